@@ -12,7 +12,7 @@ PACKAGES := allocation,audit_app,cluster_app,config,database,engines,estimation,
 # Programs that only child processes run: tests of sessions, of Slurm (batch, node_start), of the service and the stack drive them.
 UNSEEN := engines/sessions/enter.py,engines/sessions/session.py,engines/sessions/through.py,engines/supervision/session_door.py
 UNSEEN := $(UNSEEN),engines/slurm/batch.py,engines/slurm/node_start.py
-UNSEEN := $(UNSEEN),scheduler_app/management/commands/serve.py,scheduler_app/management/commands/schedule.py
+UNSEEN := $(UNSEEN),operations/management/commands/serve.py,operations/management/commands/schedule.py
 MEASURED = $(PYTHON) -m slipcover --source $(PACKAGES) --omit $(UNSEEN) --json --out $(COVERAGE)/$(1).json -m pytest --cache-clear $(IN_PARALLEL)
 # One failure in five thousand live tests on a loaded machine may be an accident: it is repeated alone, and told if it passes.
 REPEATED = $(if $(ARGS),,|| { test $$? -eq 1 && $(1) $(PYTHON) -m tests.repeat_failed; })

@@ -13,14 +13,14 @@ from django.utils import timezone
 from allocation.configurations import gang_sizes
 from benchmarks.engine import InstantEngine
 from cluster_app.models import Engine, Gpu, GpuType, Node
+from connections_app import engine_registry as fleet
+from connections_app.register_machine import gpu_type_columns
 from jobs_app.models import Attempt, Job, JobEvent, Team, TeamQuota
 from scheduler_app.models import PolicySetting
-from scheduler_app.operations.register_machine import gpu_type_columns
 from scheduler_app.policy.settings import choose_policy
-from scheduler_app.round import engine_registry as fleet
 from scheduler_app.round.dispatch import dispatch
 from scheduler_app.round.lease import Fence, Loop, acquire_lease
-from scheduler_app.round.observe import observe
+from scheduler_app.round.reconcile import observe
 from scheduler_app.round.run_round import run_round
 from scheduler_app.round.tick import garbage_collection_disabled
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.problems import reference
-from scheduler_app.operations.sample_jobs import sample_job, sample_jobs
+from operations.sample_jobs import sample_job, sample_jobs
 from simulation.scenario.generator import generate
 from simulation.scenario.generator_options import GeneratorOptions
 from simulation.scenario.scenario import Scenario

@@ -8,9 +8,9 @@ from django.db import connection
 from django.db.models import Model
 
 from cluster_app.models import Gpu, GpuType, Node
+from connections_app.register_machine import gpu_type_columns
 from jobs_app.models import ApiToken, Attempt, Job, JobEvent, JobTag, Team
 from jobs_app.tokens import issue_token
-from scheduler_app.operations.register_machine import gpu_type_columns
 
 TEAMS, PEOPLE, UNFINISHED = 100, 400, 10_000
 GPUS = 10_000

@@ -52,7 +52,7 @@ def cost(jobs: int, policy: str, draws: int, seed: int) -> Cost:
 def _cost(jobs: int, policy: str, draws: int, seed: int) -> Cost:
     from benchmarks.a_round import GPUS_PER_NODE, Bench
     from forecast.intervals import forecast
-    from scheduler_app.job_forecasts.reading import read_forecast_input
+    from insight_app.start_forecasts.reading import read_forecast_input
 
     gpus = max(int(jobs * MEAN_GANG / CROWDED) // GPUS_PER_NODE, 3) * GPUS_PER_NODE
     bench = Bench(jobs=jobs, gpus=gpus, seed=seed, all_different=True, policy=policy)

@@ -45,14 +45,13 @@ def _times(gpus: int, minutes: int) -> list[tuple[float, float]]:
     from django.core.management import call_command
     from django.utils import timezone
 
+    from accounting_app.gpu_watch.minutes import minute_of
     from cluster_app.models import Gpu, GpuType, Node
     from cluster_app.services import add_node
-    from jobs_app.models import Attempt, Team
+    from jobs_app.models import Attempt, GpuClaim, Team
     from jobs_app.submission.submit import submit_job
-    from scheduler_app.gpu_watch.minutes import minute_of
-    from scheduler_app.models import GpuClaim
     from scheduler_app.round.lease import Fence, Loop, acquire_lease
-    from scheduler_app.round.watch import watch_gpus
+    from scheduler_app.round.watch_gpus import watch_gpus
 
     call_command("migrate", verbosity=0)
     kind = GpuType.objects.create(name="a100", memory_mib=81_920, tflops=312, bandwidth_gbs=2039)

@@ -24,7 +24,7 @@ DECLARE = """
 from cluster_app.models import GpuType
 from cluster_app.services import add_node
 from scheduler_app.models import PolicySetting
-from scheduler_app.operations.register_machine import gpu_type_columns
+from connections_app.register_machine import gpu_type_columns
 from scheduler_app.policy.settings import choose_policy
 for name, (nodes, gpus) in {cluster!r}.items():
     kind = GpuType.objects.create(name=name, **gpu_type_columns(name))

@@ -19,9 +19,9 @@ from benchmarks.figures import Figure
 from benchmarks.servers import free_port
 from cluster_app.models import GpuType
 from cluster_app.services import add_node
+from connections_app.register_machine import gpu_type_columns
 from jobs_app.models import ApiToken, Team
 from jobs_app.tokens import issue_token
-from scheduler_app.operations.register_machine import gpu_type_columns
 
 CLIENTS, SECONDS = 16, 20
 PATIENCE_S = 60.0

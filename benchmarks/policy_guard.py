@@ -23,7 +23,7 @@ with tempfile.TemporaryDirectory() as folder:
     os.environ |= {"DJANGO_SETTINGS_MODULE": "config.settings", "MOTLEY_VAR": folder}
     django.setup()
 
-from scheduler_app.policy.guard import Observed, Predicted, State, judge, window_spread  # needs Django's apps
+from insight_app.policy_effects.guard import Observed, Predicted, State, judge, window_spread  # needs Django's apps
 
 SERVERS = 20
 SPREAD = 1.5

@@ -9,9 +9,10 @@ import numpy as np
 from django.contrib.auth.models import User
 
 from cluster_app.models import Gpu, GpuType, Node, NodeEvent, NodeInterval
-from jobs_app.models import Attempt, Job, Team
-from scheduler_app.models import GpuClaim, JobForecast, Round, TimeWindow
-from scheduler_app.operations.register_machine import gpu_type_columns
+from connections_app.register_machine import gpu_type_columns
+from insight_app.models import JobForecast
+from jobs_app.models import Attempt, GpuClaim, Job, Team
+from scheduler_app.models import Round, TimeWindow
 
 GANGS = ((8,), (4, 4), (4, 2, 2), (4, 2, 1, 1), (2, 2, 2, 2))
 """How the GPUs of a node are divided, node by node."""

@@ -116,9 +116,9 @@ def _cluster(now: datetime) -> "tuple[InstantEngine, Team]":
     from benchmarks.engine import InstantEngine
     from cluster_app.models import Engine, GpuType
     from cluster_app.services import add_node
+    from connections_app import engine_registry as fleet
+    from connections_app.register_machine import gpu_type_columns
     from jobs_app.models import Team
-    from scheduler_app.operations.register_machine import gpu_type_columns
-    from scheduler_app.round import engine_registry as fleet
 
     kinds = [GpuType.objects.create(name=name, **gpu_type_columns(name)) for name in ("a100", "v100")]
     nodes = [f"node-{n}" for n in range(NODES)]

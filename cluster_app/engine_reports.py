@@ -16,7 +16,7 @@ from cluster_app.services import record
 
 log = logging.getLogger(__name__)
 Inventory = Mapping[str, Mapping[str, Any]]
-"""Reported nodes: name → the columns of `scheduler_app.round.hear_engines.inventory_of`."""
+"""Reported nodes: name → the columns of `scheduler_app.round.store_node_reports.inventory_of`."""
 
 
 CORDONED = "cordoned"

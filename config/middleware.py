@@ -15,7 +15,7 @@ from django_structlog.middlewares import RequestMiddleware
 from structlog.contextvars import bind_contextvars, clear_contextvars
 
 from config.problems import DATABASE_BUSY, RETRY_AFTER_S, is_rest, problem
-from rest.throttling import address_of, counter
+from web.rest.throttling import address_of, counter
 
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 DOORS = {"/api": "rest", "/admin": "admin"}

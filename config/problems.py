@@ -17,21 +17,15 @@ from structlog.contextvars import get_contextvars
 
 from cluster_app.errors import ClusterError, ReasonMissing
 from config.refusals import words_of_missing, words_of_not_allowed
+from connections_app.errors import ConnectionsError, NoSuchAgent, NoWebSocket, TooManySessions, TooManyUploads
 from engines.protocol import EngineError
+from insight_app.errors import InsightError, TooManySolves
 from jobs_app.errors import Conflict, FilesDeleted, InvalidSpec, JobsError, NotAccepted, NotAllowed
-from rest.errors import NOT_VALID, Fault, InvalidRequest, faults_of
-from scheduler_app.errors import (
-    LeaseLost,
-    NoSuchAgent,
-    NoWebSocket,
-    SchedulerError,
-    TooManySessions,
-    TooManySolves,
-    TooManyUploads,
-)
+from scheduler_app.errors import LeaseLost, SchedulerError
+from web.rest.errors import NOT_VALID, Fault, InvalidRequest, faults_of
 
 CONTENT_TYPE = "application/problem+json"
-OURS = (JobsError, ClusterError, SchedulerError, InvalidRequest, EngineError)
+OURS = (JobsError, ClusterError, ConnectionsError, SchedulerError, InsightError, InvalidRequest, EngineError)
 STATUS_OF: dict[type[Exception], int] = {
     InvalidSpec: 422,
     NotAllowed: 403,
@@ -50,6 +44,8 @@ STATUS_OF: dict[type[Exception], int] = {
     JobsError: 400,
     ClusterError: 409,
     SchedulerError: 409,
+    ConnectionsError: 409,
+    InsightError: 409,
 }
 """The first match counts, so base classes come after their subclasses."""
 POINTERS: dict[type[Exception], str] = {ReasonMissing: "/reason"}

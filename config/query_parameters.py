@@ -11,8 +11,8 @@ from drf_spectacular.plumbing import ComponentRegistry
 from drf_spectacular.settings import spectacular_settings
 
 from config.problems import problem
-from rest.choices import guess_of
-from rest.errors import NOT_VALID, Fault, encodable, escaped
+from web.rest.choices import guess_of
+from web.rest.errors import NOT_VALID, Fault, encodable, escaped
 
 Answer = Callable[[HttpRequest], HttpResponse]
 View = Callable[..., Any]

@@ -8,7 +8,7 @@ from django.db.models import Model
 from django.http import Http404
 from rest_framework.exceptions import MethodNotAllowed
 
-from rest.errors import encodable
+from web.rest.errors import encodable
 
 NO_ROW = re.compile(r"No (\w+) matches the given query\.")
 """Django's words, with the name of the model."""

@@ -83,7 +83,7 @@ class Operation(AutoSchema):
 class StrictBody(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]
     """Schema of strict bodies: no additional properties, and no blank text where it is required."""
 
-    target_class = "rest.bodies.Strict"
+    target_class = "web.rest.bodies.Strict"
     match_subclasses = True
 
     def map_serializer(self, auto_schema: Any, direction: str) -> Schema:

@@ -27,7 +27,12 @@ ALLOWED_HOSTS = env.list("MOTLEY_HOSTS", ["localhost", "127.0.0.1", "[::1]"])
 PUBLIC_URL = env.str("MOTLEY_URL", "http://localhost:8000")
 
 INSTALLED_APPS = [
+    "web.pages",
+    "operations",
+    "insight_app",
     "scheduler_app",
+    "accounting_app",
+    "connections_app",
     "jobs_app",
     "cluster_app",
     "audit_app",
@@ -91,7 +96,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "scheduler_app.pages.client.wheel_address",
+                "web.pages.client.wheel_address",
                 "config.openid_connect.login_choices",
             ],
         },
@@ -151,7 +156,7 @@ AXES_FAILURE_LIMIT = 5
 AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_LOCKOUT_CALLABLE = "config.lockout.locked_out"
-AXES_CLIENT_IP_CALLABLE = "rest.throttling.address_of"
+AXES_CLIENT_IP_CALLABLE = "web.rest.throttling.address_of"
 AXES_RESET_ON_SUCCESS = True
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
 AXES_DISABLE_ACCESS_LOG = True  # the audit list has it
@@ -212,7 +217,7 @@ MOTLEY_LOGIN_RATE = env.str("MOTLEY_LOGIN_RATE", "60/m", validate=_RATE)
 """Passwords tried from one address, for any account: each costs a good part of a second to check."""
 MOTLEY_ADDRESS_HEADER = env.str("MOTLEY_ADDRESS_HEADER", "")
 """Where a proxy that is trusted writes the caller's address, as X-Real-IP; empty: the address of the connection."""
-RATELIMIT_IP_META_KEY = "rest.throttling.address_of"
+RATELIMIT_IP_META_KEY = "web.rest.throttling.address_of"
 
 # Each process counts for itself, unless it is given a Redis to count in together with the others.
 CACHE_URL = env.str("MOTLEY_CACHE_URL", "")
@@ -233,11 +238,11 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_PERMISSION_CLASSES": ["jobs_app.permissions.InScope"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest.parsers.Json"],
-    "DEFAULT_FILTER_BACKENDS": ["rest.query.StrictFilters"],
-    "DEFAULT_PAGINATION_CLASS": "rest.pagination.NewestFirst",
+    "DEFAULT_PARSER_CLASSES": ["web.rest.parsers.Json"],
+    "DEFAULT_FILTER_BACKENDS": ["web.rest.query.StrictFilters"],
+    "DEFAULT_PAGINATION_CLASS": "web.rest.pagination.NewestFirst",
     "DEFAULT_SCHEMA_CLASS": "config.schema.Operation",
-    "DEFAULT_THROTTLE_CLASSES": ["rest.throttling.ByUser"],
+    "DEFAULT_THROTTLE_CLASSES": ["web.rest.throttling.ByUser"],
     "EXCEPTION_HANDLER": "config.problems.answer",
     "DEFAULT_METADATA_CLASS": None,  # OPTIONS is answered 405: /api/docs/ says more than it could
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
@@ -257,7 +262,7 @@ SPECTACULAR_SETTINGS = {
         "config.schema.describe_problems",
     ],
     "ENUM_NAME_OVERRIDES": {
-        "LabRunState": "scheduler_app.models.LabRun.State",
+        "LabRunState": "insight_app.models.LabRun.State",
         "JobState": "jobs_app.models.Job.State",
         "AttemptState": "jobs_app.models.Attempt.State",
         "NodeState": "cluster_app.models.Node.State",
@@ -268,8 +273,8 @@ SPECTACULAR_SETTINGS = {
         "RateSource": "jobs_app.models.Attempt.RateSource",
         "AttemptCpuMemory": "jobs_app.models.Attempt.CpuMemory",
         "EnergySource": "jobs_app.measurement.energy.EnergySource",
-        "CostUnit": "scheduler_app.explain.cost_and_time.CostUnit",
-        "EventEnum": "scheduler_app.models.KeptForecast.Event",
+        "CostUnit": "insight_app.explain.cost_and_time.CostUnit",
+        "EventEnum": "insight_app.models.KeptForecast.Event",
         "NotificationEvent": "jobs_app.models.NotificationTarget.Event",
         "NotificationKind": "jobs_app.models.NotificationTarget.Kind",
         "NotificationState": "jobs_app.models.Notification.State",
@@ -299,7 +304,7 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
 CELERY_TASK_DEFAULT_QUEUE = "engines"
 CELERY_BEAT_SCHEDULE = {  # a queue for each loop of the scheduler, so that no cancel waits for a solver
-    loop: {"task": f"scheduler_app.tasks.run_{turn}_turn", "schedule": 1.0, "options": {"queue": loop, "expires": 5}}
+    loop: {"task": f"operations.tasks.run_{turn}_turn", "schedule": 1.0, "options": {"queue": loop, "expires": 5}}
     for loop, turn in (("engines", "engine"), ("rounds", "round"))
 }
 
@@ -414,7 +419,7 @@ MOTLEY_TEAM_FILES_GIB = env.int("MOTLEY_TEAM_FILES_GIB", 0, validate=validate.Ra
 MOTLEY_KEEP_FILES = env.timedelta("MOTLEY_KEEP_FILES", timedelta(days=180), validate=_AN_HOUR)
 """Of jobs, from their end on: logs, working folders and checkpoints."""
 MOTLEY_KEEP_FORECASTS = env.timedelta("MOTLEY_KEEP_FORECASTS", timedelta(days=365), validate=_AN_HOUR)
-"""Of durations, from the end of the job on, and no more than `MOST_FORECASTS` of `scheduler_app.round.retention`."""
+"""Of durations, from the end of the job on, and no more than `MOST_FORECASTS` of `operations.retention`."""
 MOTLEY_KEEP_AUDIT = env.timedelta("MOTLEY_KEEP_AUDIT", timedelta(days=730), validate=_AN_HOUR)
 MOTLEY_KEEP_NOTIFICATIONS = env.timedelta("MOTLEY_KEEP_NOTIFICATIONS", timedelta(days=30), validate=_AN_HOUR)
 MOTLEY_KEEP_TOKENS = env.timedelta("MOTLEY_KEEP_TOKENS", timedelta(days=730), validate=_AN_HOUR)

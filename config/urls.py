@@ -19,24 +19,24 @@ from config import (
     openid_connect,
     schema,  # noqa: F401 - what it says of bodies is found when it has been imported
 )
-from scheduler_app.api.account import MeView, TokenViewSet
-from scheduler_app.api.agents import AgentViewSet
-from scheduler_app.api.code import CodeViewSet
-from scheduler_app.api.engines import EngineViewSet
-from scheduler_app.api.gpu_types import GpuTypeViewSet
-from scheduler_app.api.job_history import AttemptViewSet, CommentViewSet, EventViewSet
-from scheduler_app.api.jobs import JobViewSet
-from scheduler_app.api.lab import LabRunViewSet
-from scheduler_app.api.nodes import NodeViewSet
-from scheduler_app.api.notifications import NotificationTargetViewSet, NotificationViewSet
-from scheduler_app.api.policies import PolicyViewSet
-from scheduler_app.api.rounds import RoundViewSet
-from scheduler_app.api.secrets import SecretViewSet
-from scheduler_app.api.storage import StorageViewSet
-from scheduler_app.api.teams import TeamViewSet
-from scheduler_app.api.throughputs import ThroughputViewSet
-from scheduler_app.api.windows import WindowViewSet
-from scheduler_app.pages import operations
+from web.api.account import MeView, TokenViewSet
+from web.api.agents import AgentViewSet
+from web.api.code import CodeViewSet
+from web.api.engines import EngineViewSet
+from web.api.gpu_types import GpuTypeViewSet
+from web.api.job_history import AttemptViewSet, CommentViewSet, EventViewSet
+from web.api.jobs import JobViewSet
+from web.api.lab import LabRunViewSet
+from web.api.nodes import NodeViewSet
+from web.api.notifications import NotificationTargetViewSet, NotificationViewSet
+from web.api.policies import PolicyViewSet
+from web.api.rounds import RoundViewSet
+from web.api.secrets import SecretViewSet
+from web.api.storage import StorageViewSet
+from web.api.teams import TeamViewSet
+from web.api.throughputs import ThroughputViewSet
+from web.api.windows import WindowViewSet
+from web.pages import operations
 
 
 @extend_schema(exclude=True)
@@ -94,7 +94,7 @@ urlpatterns = [
     path(CODE, CodeViewSet.as_view({"get": "retrieve", "put": "update"}), name="code"),
     path(f"{CODE}/archive", CodeViewSet.as_view({"get": "archive"}), name="code-archive"),
     path("api/v1/me", MeView.as_view(), name="me"),
-    path("api/v1/", include("scheduler_app.api.urls")),
+    path("api/v1/", include("web.api.urls")),
     path("api/v1/", include(router.urls)),
     path("api/v1/<path:unknown>", no_such_route),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
@@ -103,5 +103,5 @@ urlpatterns = [
     path("livez", operations.livez, name="livez"),
     path("readyz", operations.readyz, name="readyz"),
     path("healthz/scheduler", operations.scheduler, name="healthz-scheduler"),
-    path("", include("scheduler_app.urls")),
+    path("", include("web.pages.urls")),
 ]

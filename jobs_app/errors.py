@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime
 
-from rest.errors import Fault, encodable
+from web.rest.errors import Fault, encodable
 
 
 class JobsError(Exception):

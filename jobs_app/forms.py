@@ -18,7 +18,7 @@ from jobs_app.secrets import LEAST_CHARACTERS, MOST_BYTES
 from jobs_app.submission.conversion import parse_yaml, write_yaml
 from jobs_app.submission.spec import JobSpec
 from jobs_app.teams import LIMITS_OF_LEADS
-from rest.errors import Fault
+from web.rest.errors import Fault
 
 WHOLE_NUMBERS = ("cpus_per_gpu", "total_steps", "retries")
 TEXTS = (

@@ -26,7 +26,7 @@ from rest_framework.utils.encoders import JSONEncoder
 
 from jobs_app.models import Attempt, Job, JobArray, JobDependency, JobEvent
 from jobs_app.serializers import EventAnswer, JobInFull, in_full
-from rest.etags import etag_of
+from web.rest.etags import etag_of
 
 SUFFIX = ".jsonl.gz"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

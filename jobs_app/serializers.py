@@ -11,7 +11,7 @@ from jobs_app.measurement.energy import ENERGY_SOURCES, energy_of_ended
 from jobs_app.models import Attempt, Job, JobEvent, Reason
 from jobs_app.submission.conversion import spec_of
 from jobs_app.submission.spec import JobSpec
-from rest.etags import etag_of
+from web.rest.etags import etag_of
 
 
 class AttemptAnswer(serializers.ModelSerializer[Attempt]):

@@ -1,0 +1,1 @@
+"""A round: read, decide, write; policy settings, time windows, leases."""

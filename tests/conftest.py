@@ -22,13 +22,13 @@ from rest_framework.test import APIClient
 from cluster_app.acceptance import ACCEPTANCE
 from cluster_app.models import LOCAL_ENGINE, Engine, GpuType, Node
 from cluster_app.services import add_node
+from connections_app import engine_registry as fleet
+from connections_app.register_machine import gpu_type_columns
 from engines.accounts import account_name, ensure_account
 from engines.local.host_setup import ensure_runtime
 from engines.slurm.private_cluster import PrivateCluster
 from engines.supervision.container_runtime import find_runtime
-from scheduler_app.operations.host_setup import JOB_USER, SYSTEM_STATE
-from scheduler_app.operations.register_machine import gpu_type_columns
-from scheduler_app.round import engine_registry as fleet
+from operations.host_setup import JOB_USER, SYSTEM_STATE
 from scheduler_app.round.lease import Loop, lease_renewed
 from tests.engines.slurm_cluster import ends_of_logs, restore, slurm_cluster  # noqa: F401 - a fixture
 from tests.hypothesis_examples import USUAL
@@ -61,22 +61,22 @@ SLOW = (
     "rest/test_rest_logs",
     "rest/test_schema_fuzz",
     "scheduler/test_admin_pages",
-    "scheduler/test_agents",
+    "connections/test_agents",
     "scheduler/test_batch_tuning",
     "scheduler/test_cpu_memory",
     "scheduler/test_elastic",
-    "scheduler/test_engine_on_slurm",
-    "scheduler/test_engines",
+    "connections/test_engine_on_slurm",
+    "connections/test_engines",
     "scheduler/test_every_policy_live",
-    "scheduler/test_gpu_watch",
+    "accounting/test_gpu_watch",
     "scheduler/test_lifecycle_machine",
     "scheduler/test_node_sleep",
     "scheduler/test_placement.py",
     "scheduler/test_preemption",
     "scheduler/test_recovery",
     "scheduler/test_slurm",
-    "scheduler/test_steady_state",
-    "scheduler/test_storage",
+    "operations/test_steady_state",
+    "connections/test_storage",
     "scheduler/test_training",
     "simulation/test_clock",
     "simulation/test_comparison",

@@ -85,7 +85,7 @@ class Deployment:
         self.python(
             "from cluster_app.models import GpuType\n"
             "from cluster_app.services import add_node\n"
-            "from scheduler_app.operations.register_machine import gpu_type_columns\n"
+            "from connections_app.register_machine import gpu_type_columns\n"
             f"for name, gpus in {gpus!r}.items():\n"
             "    kind = GpuType.objects.create(name=name, **gpu_type_columns(name))\n"
             "    add_node(f'node-{name}', kind, gpus=gpus, cpus=64, memory_mib=2**19, emulated=True)\n"

@@ -6,10 +6,10 @@ from typing import Any
 
 from rest_framework.test import APIClient
 
+from connections_app.join_agent import issue_join_token
 from engines.agent.codec import decode, encode
 from engines.agent.messages import VERSION, AttemptNews, Joining, Orders, Sync
 from engines.protocol import AttemptReport, GpuReport, NodeReport, Phase
-from scheduler_app.operations.join_agent import issue_join_token
 from tests.service_lab import Lab
 
 DESK = NodeReport("joining", "k80", [GpuReport(0), GpuReport(1)], cpus=8, memory_mib=32_768)

@@ -12,17 +12,18 @@ from uuid import UUID
 from django.contrib.auth.models import User
 from django.utils import timezone
 
+from accounting_app.models import DurationForecast
 from cluster_app.models import GpuType, Node
 from cluster_app.services import add_node
+from connections_app.engine_registry import engine_named
+from connections_app.register_machine import gpu_type_columns
 from engines.attempt_files import AttemptFolder
 from engines.protocol import Stream
 from engines.supervision.processes import kill, marked
-from jobs_app.models import Attempt, Job, Team
+from jobs_app.models import Attempt, GpuClaim, Job, Team
 from jobs_app.submission.submit import submit_job
-from scheduler_app.models import DurationForecast, GpuClaim, PolicySetting
-from scheduler_app.operations.register_machine import gpu_type_columns
+from scheduler_app.models import PolicySetting
 from scheduler_app.policy.settings import choose_policy
-from scheduler_app.round.engine_registry import engine_named
 from scheduler_app.round.lease import Fence, Loop, acquire_lease
 from scheduler_app.round.tick import engine_turn, round_turn, send_commands, tick
 

@@ -11,7 +11,7 @@ from selectors import EVENT_READ, BaseSelector
 from typing import Literal
 
 from engines.attempt_files import AttemptFolder, LaunchFile
-from engines.log_file import CappedLog, MaskedLog
+from engines.masked_log import CappedLog, MaskedLog
 from engines.output_order import OutputOrder
 from engines.protocol import Stream
 from engines.supervision import cgroup

@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Thread
 
 from engines.attempt_files import SetupFile, write_whole
-from engines.log_file import CappedLog, MaskedLog
+from engines.masked_log import CappedLog, MaskedLog
 
 UNUSED_AFTER_S = 30 * 24 * 3600.0
 READ_BYTES = 64 * 1024

@@ -29,7 +29,7 @@ from engines.attempt_files import (
 )
 from engines.lease_file import LeaseFile
 from engines.linux import become_subreaper, process_space, seconds_since_boot
-from engines.log_file import masked_texts
+from engines.masked_log import masked_texts
 from engines.progress import MOST_COUNTED, ProgressTail, progress_to_json
 from engines.protocol import StopReason
 from engines.supervision.gpu_hooks import StoppedBeforeStart, in_words, run_hooks

@@ -12,7 +12,7 @@ from structlog.contextvars import bound_contextvars
 
 from database.bulk_insert import insert_many
 from database.bulk_update import rewrite
-from jobs_app.lifecycle.endings import AttemptEnd, end_attempt
+from jobs_app.lifecycle.attempt_endings import AttemptEnd, end_attempt
 from jobs_app.measurement.counters import Count, tally
 from jobs_app.models import Attempt, Job, JobEvent, Metric
 from jobs_app.models.job import arrival_of

@@ -1,8 +1,9 @@
-"""Models: teams, invitations, quotas, tokens, secrets, notifications, code, jobs, attempts, events, rates, counters."""
+"""Models: teams, people, quotas, tokens, secrets, notifications, code, jobs, attempts, claims, rates, counters."""
 
 from jobs_app.models.attempt import Attempt
 from jobs_app.models.budget import Budget
 from jobs_app.models.code_archive import CodeArchive
+from jobs_app.models.gpu_claim import GpuClaim
 from jobs_app.models.group_grant import GroupGrant
 from jobs_app.models.idempotency_key import IdempotencyKey
 from jobs_app.models.invitation import Invitation
@@ -22,6 +23,7 @@ __all__ = [
     "Budget",
     "CodeArchive",
     "CpuRate",
+    "GpuClaim",
     "GradientNoise",
     "GroupGrant",
     "IdempotencyKey",

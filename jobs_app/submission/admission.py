@@ -21,7 +21,7 @@ from jobs_app.models import CodeArchive, Job, Reason, Team, TeamQuota
 from jobs_app.secrets import missing_secrets
 from jobs_app.submission.images import image_faults
 from jobs_app.submission.volunteers import volunteers_of
-from rest.errors import Fault
+from web.rest.errors import Fault
 
 MOST_IDS_PER_QUERY = 5000
 PLAIN_FIRST_WORD = re.compile(r"""\s*([^\s'"\\]+)(?:\s|\Z)""")

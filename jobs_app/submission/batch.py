@@ -11,7 +11,7 @@ from uuid_utils.compat import uuid7
 from jobs_app.errors import InvalidSpec, TooManyJobs
 from jobs_app.submission.admission import Admission, Admitted, ParsedSpec
 from jobs_app.submission.conversion import SpecReader
-from rest.errors import Fault
+from web.rest.errors import Fault
 
 LARGEST_BATCH = 10_000
 MOST_FAULTS = 100

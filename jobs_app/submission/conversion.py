@@ -17,7 +17,7 @@ from jobs_app.submission.spec import JobChange, JobSpec
 from jobs_app.submission.units import Memory, Seconds
 from jobs_app.submission.volunteers import volunteers_of
 from motley_client.plain_yaml import UnreadableYaml, read_yaml
-from rest.errors import faults_of
+from web.rest.errors import faults_of
 
 LARGEST_YAML_BYTES = 256 * 1024
 

@@ -8,7 +8,7 @@ from typing import Any
 from django.conf import settings
 from rest_framework import serializers
 
-from rest.errors import Fault
+from web.rest.errors import Fault
 
 PART = r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*"
 NAME = re.compile(

@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 
 from jobs_app.errors import InvalidSpec
 from jobs_app.models import Job
-from rest.errors import Fault, encodable
+from web.rest.errors import Fault, encodable
 
 TASK = re.compile(r"(.+)\[(\d{1,9})\]")
 

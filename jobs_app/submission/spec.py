@@ -35,8 +35,8 @@ from jobs_app.submission.fields import (
 )
 from jobs_app.submission.images import Image
 from jobs_app.submission.units import Memory, Seconds
-from rest.bodies import Strict
-from rest.choices import Choice
+from web.rest.bodies import Strict
+from web.rest.choices import Choice
 
 LARGEST_COMMAND_BYTES = 64 * 1024
 LONGEST_GRACE_S = 3600

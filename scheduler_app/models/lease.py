@@ -17,7 +17,6 @@ class SchedulerLease(models.Model):
     expires_at = models.DateTimeField(default=timezone.now)
     listening_since = models.DateTimeField(default=timezone.now, help_text="Missing heartbeats count from here.")
     token = models.PositiveBigIntegerField(default=0)
-    accrued_until = models.DateTimeField(null=True, help_text="End of the time that the usage ledger covers.")
     watched_at = models.DateTimeField(null=True, help_text="When GPUs were last read.")
     pruned_at = models.DateTimeField(null=True, help_text="When retention last ran.")
 

@@ -1,5 +1,7 @@
 """Rounds: the record of each scheduling decision, with the snapshot it was made from."""
 
+from datetime import datetime
+
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
@@ -61,6 +63,11 @@ class Round(models.Model):
 
     def __str__(self) -> str:
         return f"round {self.number}"
+
+    def in_force_until(self) -> datetime:
+        """Start of the next committed round, or now."""
+        later = Round.objects.committed().filter(number__gt=self.number).order_by("number")
+        return later.values_list("started_at", flat=True).first() or timezone.now()
 
     @property
     def is_followed_by_an_error(self) -> bool:

@@ -19,9 +19,9 @@ from allocation.policies.parameters import (
 )
 from audit_app.models import Action
 from audit_app.services import note
-from rest.errors import Fault, encodable, escaped
 from scheduler_app.errors import ChangedSince, InvalidChoice, NoSuchPolicy
 from scheduler_app.models import PolicySetting
+from web.rest.errors import Fault, encodable, escaped
 
 Parameters = dict[str, Any]
 LONGEST_S = 7 * 86_400

@@ -7,10 +7,10 @@ from zlib import crc32
 
 import numpy as np
 
+from accounting_app.durations.array_samples import ArraySample
 from allocation.types import Bools
 from estimation.durations import Basis, DurationEstimate, Sums
 from estimation.task_sampling import ArrayTasks, TaskSample
-from scheduler_app.forecasts.array_samples import ArraySample
 from scheduler_app.round.inputs import InputRows, JobRow
 
 NOT_SAMPLED = TaskSample(0, 0, Sums())

@@ -12,17 +12,17 @@ import numpy as np
 from django.db import transaction
 from django.db.models import F, Q
 
+from accounting_app.energy.node_use import record_node_use
+from accounting_app.fairness.quota_ledger import QuotaUse, accrue_quotas
+from accounting_app.fairness.usage_ledger import accrue
 from allocation.plan_round import Plan
 from cluster_app.models import MOST_GPUS_PER_NODE, Gpu, in_service
 from database.bulk_insert import insert_many
 from database.bulk_update import rewrite
 from estimation.scaling import Source
 from jobs_app.lifecycle.attempts import preempt
-from jobs_app.models import Attempt, Job, JobEvent, Reason
-from scheduler_app.energy.node_use import record_node_use
-from scheduler_app.fairness.quota_ledger import QuotaUse, accrue_quotas
-from scheduler_app.fairness.usage_ledger import accrue
-from scheduler_app.models import GpuClaim, Round
+from jobs_app.models import Attempt, GpuClaim, Job, JobEvent, Reason
+from scheduler_app.models import Round
 from scheduler_app.round.cpu_memory import AS_JOBS_ASKED, CpuMemory, CpuMemoryShares
 from scheduler_app.round.lease import check_fencing_token
 from scheduler_app.round.reason_texts import MOST_NAMED, JobName, names_of

@@ -17,20 +17,19 @@ from django.db.models.functions import Coalesce, Greatest
 from cluster_app.models import Engine as EngineRow
 from cluster_app.models import Node
 from cluster_app.storage import StoragePaths
+from connections_app.agents.files import checkpoints_of
+from connections_app.engine_registry import engines
 from engines.accounts import account_name
 from engines.protocol import CpuLimit, Engine, EngineUnreachable, Image, Launch, NodeFault, NodeShare, StopReason
 from estimation.checkpoint_plan import CheckpointTerms
 from jobs_app.code.storage import path_of
+from jobs_app.lifecycle.attempt_endings import AttemptEnd, AttemptIsNotLive, end_attempt
 from jobs_app.lifecycle.attempts import about_attempt, withdraw
-from jobs_app.lifecycle.endings import AttemptEnd, AttemptIsNotLive, end_attempt
-from jobs_app.models import Attempt, Job, Reason
+from jobs_app.models import Attempt, GpuClaim, Job, Reason
 from jobs_app.secrets import SecretGone, UsableSecrets
 from jobs_app.submission.images import may_fetch
 from jobs_app.tokens import JobToken
-from scheduler_app.agents.files import checkpoints_of
 from scheduler_app.errors import NoStorage
-from scheduler_app.models import GpuClaim
-from scheduler_app.round.engine_registry import engines
 from scheduler_app.round.job_environment import LaunchGpu, LaunchSpec, launch_of, setup_of
 from scheduler_app.round.lease import Fence
 from scheduler_app.round.node_lifetimes import checkpoint_terms

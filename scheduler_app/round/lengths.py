@@ -6,12 +6,12 @@ from uuid import UUID
 
 import numpy as np
 
+from accounting_app.durations.duration_history import request_of
 from allocation.types import Floats
 from estimation.boosted_durations import DurationEstimator
 from estimation.duration_features import Submission
 from estimation.durations import DurationEstimate, JobTraits
 from estimation.stages import StageRatio
-from scheduler_app.forecasts.duration_history import request_of
 from scheduler_app.round.inputs import JobRow
 
 

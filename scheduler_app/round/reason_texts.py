@@ -10,13 +10,13 @@ from math import isclose
 from typing import Any
 from uuid import UUID
 
+from accounting_app.fairness.budgets import TeamBudget
 from allocation.plan_round import Plan
 from allocation.rounds.pending_reasons import PendingReason, ReasonCode, explain
 from cluster_app.feasibility import NodeShape, Request, why_never
 from cluster_app.storage import TRIED_AGAIN_AFTER
 from jobs_app.models import Job
 from jobs_app.models.job import words_of_begin_time
-from scheduler_app.fairness.budgets import TeamBudget
 from scheduler_app.models import SetAside
 from scheduler_app.round.inputs import JobRow
 from scheduler_app.round.snapshot import LeftOut, Snapshot

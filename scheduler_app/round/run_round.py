@@ -15,6 +15,9 @@ from django.conf import settings
 from django.db import DatabaseError, transaction
 from structlog.contextvars import bound_contextvars
 
+from accounting_app.durations.duration_history import request_of
+from accounting_app.durations.forecast_store import MadeForecast, close_forecasts, record_forecasts
+from accounting_app.energy.wake import wake_for_waiting_jobs
 from allocation.decision import Decision, Status
 from allocation.plan_round import MOMENT_S, Plan, plan_round
 from allocation.policies import KEEP_RUNNING
@@ -23,15 +26,13 @@ from allocation.time_budget import TimeBudget
 from cluster_app.feasibility import inventory
 from jobs_app.measurement.counters import Count, tally, total_up
 from jobs_app.models import Metric
-from scheduler_app.energy.wake import wake_for_waiting_jobs
 from scheduler_app.errors import LeaseLost, NotIsolated
-from scheduler_app.fairness.finish_time import rhos_between
-from scheduler_app.forecasts.duration_history import request_of
-from scheduler_app.forecasts.recording import MadeForecast, close_forecasts, record_forecasts
+from scheduler_app.finish_time import rhos_between
 from scheduler_app.models import PolicySetting, Round, SetAside
 from scheduler_app.models.round import AFTER_COMMIT
 from scheduler_app.policy.settings import policy_function, with_defaults
 from scheduler_app.round.archive import pack
+from scheduler_app.round.closed_nodes import close_nodes, window_reasons
 from scheduler_app.round.commit import ReasonsByJob, changes_of, commit_round, store_pending_reasons
 from scheduler_app.round.cpu_memory import AS_JOBS_ASKED, CpuMemoryShares, read_cpu_curves, share_cpus_and_memory
 from scheduler_app.round.inputs import InputRows, newest_events, read_input_rows
@@ -50,7 +51,6 @@ from scheduler_app.round.reason_texts import (
 )
 from scheduler_app.round.set_aside import OF_NO_ITEM, Kind, isolate, set_aside, set_aside_at, words_of
 from scheduler_app.round.snapshot import LeftOut, Snapshot, build_snapshot
-from scheduler_app.round.windows import close_nodes, window_reasons
 
 log = logging.getLogger(__name__)
 MOST_TRIALS = 100

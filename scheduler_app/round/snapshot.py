@@ -12,6 +12,7 @@ from uuid import UUID
 
 import numpy as np
 
+from accounting_app.durations.duration_history import history_of
 from allocation.configurations import Configurations
 from allocation.inventory import Inventory
 from allocation.problem import LEAST_WEIGHT, Problem, isolated_rate, normaliser
@@ -21,7 +22,6 @@ from estimation.batch_tuning import Tuned
 from estimation.boosted_durations import DurationEstimator
 from estimation.durations import DurationEstimate
 from estimation.rate_evidence import Evidence
-from scheduler_app.forecasts.duration_history import history_of
 from scheduler_app.models import SetAside
 from scheduler_app.round.arrays import array_tasks, sampled_durations
 from scheduler_app.round.inputs import GpuRow, InputRows, JobRow

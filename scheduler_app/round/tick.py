@@ -10,23 +10,19 @@ import scipy.optimize  # noqa: F401, TID253  # at the scheduler's start, not wit
 
 from cluster_app.lending import window_changes
 from cluster_app.services import follow_windows
+from connections_app.probe import advance_probes
 from jobs_app.models import Job
-from scheduler_app.energy.advice import advise_when_due
 from scheduler_app.errors import LeaseLost
-from scheduler_app.forecasts.boosted_model import fit_when_due
 from scheduler_app.models import PolicySetting, Round
-from scheduler_app.policy.watch import judge_policy_when_due
 from scheduler_app.round.dispatch import dispatch
 from scheduler_app.round.inputs import newest_events
 from scheduler_app.round.lease import LONGEST_TURN, Fence, Loop, acquire_lease, lease_renewed
-from scheduler_app.round.observe import observe
 from scheduler_app.round.power import drive_power
-from scheduler_app.round.probe import advance_probes
-from scheduler_app.round.retention import delete_expired_when_due
+from scheduler_app.round.reconcile import observe
 from scheduler_app.round.run_round import run_round
-from scheduler_app.round.watch import watch_gpus
-from scheduler_app.round.window_stops import stop_before_windows
-from scheduler_app.windows.maintenance import follow_maintenance, maintenance_changes
+from scheduler_app.round.stop_rules import stop_before_windows
+from scheduler_app.round.watch_gpus import watch_gpus
+from scheduler_app.windows.drain_for_maintenance import follow_maintenance, maintenance_changes
 from scheduler_app.windows.reading import WindowRow, read_windows
 
 log = logging.getLogger(__name__)
@@ -35,13 +31,17 @@ DEBOUNCE = timedelta(seconds=1)
 """Least time between rounds that events cause: a burst of submissions causes one round."""
 
 
-def tick(holder: str, now: datetime) -> bool:
+Chore = Callable[[datetime], None]
+"""Work that is due by the clock, and that no round depends on."""
+
+
+def tick(holder: str, now: datetime, *, chores: Sequence[Chore] = ()) -> bool:
     """One turn of both loops, for a single process: what was heard is decided on, and what was decided is sent."""
-    return engine_turn(holder, now) and round_turn(holder, now) and send_commands(holder, now)
+    return engine_turn(holder, now, chores=chores) and round_turn(holder, now) and send_commands(holder, now)
 
 
-def engine_turn(holder: str, now: datetime) -> bool:
-    """Observe the engines, send them commands, do what is due by the clock; False if another does. Idempotent."""
+def engine_turn(holder: str, now: datetime, *, chores: Sequence[Chore] = ()) -> bool:
+    """Observe the engines, send them commands, do the chores; False if another process does. Idempotent."""
 
     def work() -> None:
         fence, windows = Fence.of(holder), read_windows(now)
@@ -52,11 +52,9 @@ def engine_turn(holder: str, now: datetime) -> bool:
         dispatch(fence, now)
         watch_gpus(fence, now)
         advance_probes(now)
-        advise_when_due(now)
         drive_power(fence, now)
-        delete_expired_when_due(now)
-        fit_when_due(now)
-        judge_policy_when_due(now)
+        for chore in chores:
+            chore(now)
 
     return _turn(Loop.ENGINES, holder, now, work)
 

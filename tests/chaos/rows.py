@@ -9,8 +9,9 @@ from uuid import UUID
 
 from django.db.models import Model, Sum
 
-from jobs_app.models import Attempt, Job, JobEvent
-from scheduler_app.models import DailyUsage, GpuClaim, GpuTypeUsage, SchedulerLease, TeamUsage
+from accounting_app.models import DailyUsage, GpuTypeUsage, TeamUsage
+from jobs_app.models import Attempt, GpuClaim, Job, JobEvent
+from scheduler_app.models import SchedulerLease
 
 Kind = JobEvent.Kind
 Event = tuple[str, int | None]

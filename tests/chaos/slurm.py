@@ -20,7 +20,7 @@ from tests.service.running_service import Service, a_service
 DECLARE = """
 from cluster_app.models import Engine, GpuType
 from cluster_app.services import add_node
-from scheduler_app.operations.register_machine import gpu_type_columns
+from connections_app.register_machine import gpu_type_columns
 Engine.objects.create(name="hpc", kind="slurm", options={options!r})
 for name, kind, gpus, cpus, memory_mib in {nodes!r}:
     gpu_type, _ = GpuType.objects.get_or_create(name=kind, defaults=gpu_type_columns(kind))

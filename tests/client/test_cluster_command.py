@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from accounting_app.models import DailyUsage, TeamMonth
 from cluster_app.models import GpuType, Storage
 from jobs_app.models import Budget, TeamQuota, Throughput
-from scheduler_app.models import DailyUsage, TeamMonth
 from simulation.traces.motley_csv import read_motley_csv
 from tests.live_service import Live
 from tests.motley_command import Motley

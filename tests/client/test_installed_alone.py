@@ -12,7 +12,7 @@ from zipfile import ZipFile
 import pytest
 from pytest_django.live_server_helper import LiveServer
 
-from scheduler_app.operations.client_wheel import client_wheel, wheel_name
+from operations.client_wheel import client_wheel, wheel_name
 
 ROOT = Path(__file__).resolve().parents[2]
 UV = next((str(uv) for uv in [ROOT / ".tools" / "bin" / "uv"] if uv.exists()), shutil.which("uv"))

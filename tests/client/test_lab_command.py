@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from insight_app.models import LabRun
 from motley_client import Client
-from scheduler_app.models import LabRun
 from tests.live_service import Live
 from tests.motley_command import Motley
 

@@ -10,14 +10,14 @@ import pytest
 import yaml
 from django.utils import timezone
 
+from accounting_app.gpu_watch.minutes import store_readings
 from cluster_app.models import Gpu
 from engines.protocol import GpuReading
+from insight_app.models import JobForecast
 from jobs_app.models import Job
 from jobs_app.tokens import JobToken
 from motley_client.tables.job_columns import COLUMNS
 from motley_client.tables.jobs import short_ids
-from scheduler_app.gpu_watch.minutes import store_readings
-from scheduler_app.models import JobForecast
 from tests.live_service import Live
 from tests.motley_command import Motley
 from tests.service_lab import UNTIL_LET_GO

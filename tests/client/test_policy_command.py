@@ -5,7 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from scheduler_app.models import LabRun, PolicyGuard, PolicySetting
+from insight_app.models import LabRun, PolicyGuard
+from scheduler_app.models import PolicySetting
 from tests.live_service import Live
 from tests.motley_command import Motley
 

@@ -10,11 +10,11 @@ from django.test import Client
 from django.urls import reverse
 from pytest_django import Settings
 
+from accounting_app.energy.wake import read_pools
 from cluster_app.errors import NotLentNow
 from cluster_app.lending import Window, window_changes
 from cluster_app.models import Node
 from cluster_app.services import cordon, drain, follow_windows, note_awake, note_drained, put_to_sleep, resume
-from scheduler_app.energy.wake import read_pools
 from tests.rest_callers import Scope, caller
 from tests.service_lab import Lab
 

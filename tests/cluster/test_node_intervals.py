@@ -13,8 +13,8 @@ from cluster_app.node_history import Observed, by_capacity_type, observed_by_nod
 from cluster_app.retirement import restore_node, retire_node
 from cluster_app.services import drain, unknown_if_moved
 from jobs_app.models import Job
+from operations.retention import delete_expired
 from scheduler_app.round.node_lifetimes import USUAL, interruptions_of, known_lifetimes
-from scheduler_app.round.retention import delete_expired
 from tests.service_lab import Lab
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)

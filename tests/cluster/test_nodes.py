@@ -11,11 +11,11 @@ from cluster_app.engine_reports import record_heartbeats, update_node_health
 from cluster_app.errors import ReasonMissing
 from cluster_app.models import LOCAL_ENGINE, LOST_AFTER, SUSPECT_AFTER, Engine, Gpu, Node, NodeEvent
 from cluster_app.services import add_node, cordon, drain, resume, set_gpu_count
+from connections_app import engine_registry as fleet
+from connections_app.engine_registry import EngineSetup
 from engines.local.engine import LocalEngine
 from engines.protocol import AttemptReport, NodeReport, StopReason
 from jobs_app.models import Attempt, Job, Reason
-from scheduler_app.round import engine_registry as fleet
-from scheduler_app.round.engine_registry import EngineSetup
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 State, Health = Job.State, Node.Health

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from jobs_app.lifecycle.verdict import EX_TEMPFAIL, MOST_LOSSES, MOST_REQUEUES, Ending, judge
+from jobs_app.lifecycle.attempt_outcome import EX_TEMPFAIL, MOST_LOSSES, MOST_REQUEUES, Ending, judge
 from jobs_app.models import Attempt, Job, Reason
 
 PAGE = (Path(settings.BASE_DIR) / "docs" / "job-states.md").read_text()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pytest_django import Settings
 
-from scheduler_app.operations.host_setup import collect_static_files
+from operations.host_setup import collect_static_files
 
 
 @pytest.fixture

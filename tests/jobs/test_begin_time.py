@@ -7,11 +7,11 @@ import pytest
 from django.utils.dateparse import parse_datetime
 from rest_framework.test import APIClient
 
+from insight_app.explain.what_if import what_would_start
 from jobs_app.lifecycle.commands import change_job
 from jobs_app.models import Job, Reason
 from jobs_app.submission.conversion import spec_of
 from jobs_app.submission.submit import spec_of_clone
-from scheduler_app.explain.what_if import what_would_start
 from scheduler_app.models import Round
 from scheduler_app.round.tick import round_is_due
 from tests.rest_callers import SPEC

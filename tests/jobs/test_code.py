@@ -16,7 +16,7 @@ from rest_framework.test import APIClient
 
 from jobs_app.code.storage import delete_files, path_of
 from jobs_app.models import CodeArchive, Job, Team
-from scheduler_app.round.retention import delete_expired
+from operations.retention import delete_expired
 from tests.rest_callers import caller
 from tests.service_lab import Lab
 

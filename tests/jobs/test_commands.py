@@ -12,8 +12,7 @@ from jobs_app.errors import Conflict, JobIsFinished, JobIsNotHeld
 from jobs_app.lifecycle.commands import cancel_job, hold_job, release_job, requeue_job
 from jobs_app.lifecycle.dependencies import settle_dependencies
 from jobs_app.measurement.counters import totals
-from jobs_app.models import Attempt, Job, Metric, Reason
-from scheduler_app.models import GpuClaim
+from jobs_app.models import Attempt, GpuClaim, Job, Metric, Reason
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 State, Outcome = Job.State, Attempt.Outcome

@@ -14,8 +14,8 @@ from jobs_app.errors import JobIsArchived
 from jobs_app.job_archive import archive_jobs, archived_job
 from jobs_app.lifecycle.comments import MOST_COMMENTS, comment_on_job, delete_comment
 from jobs_app.models import Job, JobEvent
+from operations.retention import delete_expired
 from scheduler_app.round.inputs.reading import newest_events
-from scheduler_app.round.retention import delete_expired
 from tests.rest_callers import Scope, caller
 from tests.service_lab import Lab
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from jobs_app.lifecycle.verdict import LONGEST_PAUSE_S, MOST_LOSSES, MOST_REQUEUES, QUICK_S, Ending, judge
+from jobs_app.lifecycle.attempt_outcome import LONGEST_PAUSE_S, MOST_LOSSES, MOST_REQUEUES, QUICK_S, Ending, judge
 from jobs_app.models import Attempt, Job, Reason
 
 Outcome, State, Stop = Attempt.Outcome, Job.State, Attempt.StopReason

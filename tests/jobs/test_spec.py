@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from jobs_app.errors import InvalidSpec
 from jobs_app.submission.conversion import SpecReader, parse_spec, parse_yaml, spec_of, write_yaml
 from jobs_app.submission.spec import JobSpec
-from rest.errors import Fault, faults_of
 from tests.service_lab import Lab
+from web.rest.errors import Fault, faults_of
 
 LEAST: dict[str, Any] = {"name": "net", "command": "true", "gpus": 1}
 RICH: dict[str, Any] = {

@@ -11,8 +11,8 @@ from jobs_app.errors import InvalidSpec
 from jobs_app.models import Job, JobArray, Reason
 from jobs_app.submission.admission import default_workload
 from jobs_app.submission.submit import spec_of_clone, submit_job
-from rest.errors import Fault
 from tests.service_lab import Lab
+from web.rest.errors import Fault
 
 
 def refusal(lab: Lab, **spec: Any) -> Fault:

@@ -10,18 +10,19 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from cluster_app.models import Engine, Node
+from insight_app.late_starts import announce_late_starts
+from insight_app.models import KeptForecast
+from jobs_app.failed_shares import announce_failed_shares
 from jobs_app.lifecycle.commands import cancel_job
 from jobs_app.models import Job, Notification, NotificationTarget, Team
 from jobs_app.notifications.outbox import announce_ends, events_of_end
 from jobs_app.notifications.targets import add_target
 from jobs_app.notifications.texts import sentence_of
-from scheduler_app.announcements.failed_shares import announce_failed_shares
-from scheduler_app.announcements.late_starts import announce_late_starts
-from scheduler_app.announcements.lost_nodes import announce_lost_nodes
-from scheduler_app.models import KeptForecast, SchedulerLease
-from scheduler_app.operations.notifying import Sender
-from scheduler_app.round.observe import observe
-from scheduler_app.round.retention import delete_expired
+from operations.notifying import Sender
+from operations.retention import delete_expired
+from scheduler_app.lost_nodes import announce_lost_nodes
+from scheduler_app.models import SchedulerLease
+from scheduler_app.round.reconcile import observe
 from tests.rest.world import running
 from tests.service_lab import Lab
 
@@ -83,7 +84,7 @@ def test_the_silence_of_a_node_is_announced_by_the_loop_that_finds_it(
 ) -> None:
     told(cluster.user("root", "admins", staff=True), ["node_lost"])
     cluster.tick()
-    monkeypatch.setattr("scheduler_app.round.observe.hear_engines", lambda *_: {})
+    monkeypatch.setattr("scheduler_app.round.reconcile.hear_engines", lambda *_: {})
     fence, before = cluster.fence, cluster.now - timedelta(hours=1)
     Node.objects.update(heard_at=before)
     Engine.objects.update(since=before)
@@ -152,7 +153,7 @@ def test_the_sender_starts_no_thread_while_one_is_at_work(monkeypatch: pytest.Mo
         def is_alive(self) -> bool:
             return True
 
-    monkeypatch.setattr("scheduler_app.operations.notifying.threading.Thread", Thread)
+    monkeypatch.setattr("operations.notifying.threading.Thread", Thread)
     sender = Sender()
     sender.work(timezone.now())
     sender.work(timezone.now())

@@ -7,12 +7,12 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
+from accounting_app.fairness.usage_ledger import accrue
 from cluster_app.models import Node
 from jobs_app.models import Job, Team
 from jobs_app.submission.submit import submit_job
-from scheduler_app.fairness.usage_ledger import accrue
+from operations import demo
 from scheduler_app.models import Round
-from scheduler_app.operations import demo
 from scheduler_app.round.lease import acquire_lease
 from scheduler_app.round.run_round import run_round
 from tests.pages.sample_jobs import submit_samples

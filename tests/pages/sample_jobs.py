@@ -3,7 +3,7 @@
 from django.contrib.auth.models import User
 
 from jobs_app.submission.submit import submit_job
-from scheduler_app.operations.sample_jobs import sample_jobs
+from operations.sample_jobs import sample_jobs
 
 
 def submit_samples(owner: User) -> None:

@@ -12,7 +12,7 @@ from rest_framework.test import APIClient
 from audit_app.models import AuditEntry
 from audit_app.services import note
 from jobs_app.models import ApiToken
-from scheduler_app.operations.client_wheel import wheel_name
+from operations.client_wheel import wheel_name
 
 FORM = {"name": "laptop", "scope": "read", "lifetime": "30"}
 

@@ -13,13 +13,13 @@ from django.utils import timezone
 
 from cluster_app.models import GpuType, Node
 from cluster_app.services import add_node
-from scheduler_app.models import GpuClaim
-from scheduler_app.pages import cluster as cluster_page
-from scheduler_app.pages.charts import OKABE_ITO
-from scheduler_app.pages.cluster import NODES_PER_PAGE
+from jobs_app.models import GpuClaim
 from scheduler_app.round.dispatch import promote_waiting_claims
 from scheduler_app.windows.editing import add_window
 from tests.pages.conftest import decide
+from web.pages import cluster as cluster_page
+from web.pages.charts import OKABE_ITO
+from web.pages.cluster import NODES_PER_PAGE
 
 
 @pytest.fixture

@@ -10,11 +10,12 @@ from django.urls import URLPattern, URLResolver, get_resolver, resolve, reverse
 
 from allocation.policies import POLICIES
 from cluster_app.models import Node
+from insight_app.models import LabRun
 from jobs_app.models import ApiToken, Job, Notification
 from jobs_app.secrets import set_secret
 from jobs_app.tokens import issue_token
-from scheduler_app.models import LabRun, PolicySetting
-from scheduler_app.operations.client_wheel import wheel_name
+from operations.client_wheel import wheel_name
+from scheduler_app.models import PolicySetting
 from tests.notification_server import webhook_of
 from tests.screenshots import ADMINISTRATOR as OF_ADMINISTRATORS
 from tests.screenshots import PAGES as SCREENSHOTS

@@ -13,13 +13,13 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import strip_tags
 
+from accounting_app.gpu_watch.minutes import store_readings
+from accounting_app.models import GpuMinute
 from cluster_app.gpu_faults import cordon_gpu
 from cluster_app.models import Gpu
 from engines.protocol import GpuReading, Throttle
-from jobs_app.models import Attempt
-from scheduler_app.gpu_watch.minutes import store_readings
-from scheduler_app.models import GpuClaim, GpuMinute
-from scheduler_app.operations.metrics import exposition
+from jobs_app.models import Attempt, GpuClaim
+from operations.metrics import exposition
 from tests.rest_callers import caller
 
 HOT = GpuReading(0, 80.0, 4096.0, 250.0, 83.0, 0, Throttle.SW_THERMAL)

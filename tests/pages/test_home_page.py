@@ -9,13 +9,14 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from accounting_app.fairness.usage_ledger import TeamShare
+from accounting_app.models import TeamBacklog
+from insight_app.attention import starved_teams
+from insight_app.models import JobForecast
 from jobs_app.measurement.progress_curves import CurvePoint, note_points
 from jobs_app.models import Attempt, Job, Team
-from scheduler_app.fairness.usage_ledger import TeamShare
-from scheduler_app.models import JobForecast, TeamBacklog
-from scheduler_app.operations.attention import starved_teams
-from scheduler_app.pages.sparklines import HEIGHT, area, sparkline, thinned
 from tests.pages.conftest import decide
+from web.pages.sparklines import HEIGHT, area, sparkline, thinned
 
 
 def words(client: Client) -> str:

@@ -9,12 +9,12 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from insight_app.models import JobForecast
+from insight_app.start_forecasts.showing import Interval
 from jobs_app.lifecycle.commands import hold_job
 from jobs_app.models import Job
-from scheduler_app.job_forecasts.showing import Interval
-from scheduler_app.models import JobForecast
-from scheduler_app.pages import job_rows, job_selection
 from tests.pages.conftest import decide
+from web.pages import job_rows, job_selection
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from django.utils import timezone
 
 from cluster_app.models import Engine, GpuType, Node
 from cluster_app.services import add_node
+from connections_app.models import Agent
 from jobs_app.models import Team
-from scheduler_app.models import Agent
 
 LINK_OF_REVOKE = "admin/scheduler_app/agent"
 

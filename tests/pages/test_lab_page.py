@@ -13,9 +13,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from scheduler_app.lab.runs import claim_run
-from scheduler_app.lab.uploads import MOST_BYTES
-from scheduler_app.models import LabRun
+from insight_app.lab.runs import claim_run
+from insight_app.lab.uploads import MOST_BYTES
+from insight_app.models import LabRun
 from tests.lab_history import a_day_of_jobs
 from tests.service_lab import Lab
 

@@ -11,14 +11,15 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
+from accounting_app.models import QuotaHour
 from cluster_app.models import GpuType, Node
-from jobs_app.models import Attempt, Job, TeamQuota
-from scheduler_app.models import GpuClaim, PolicySetting, QuotaHour, Round
-from scheduler_app.operations.gpu_occupancy import GpuCounts
-from scheduler_app.pages.gpu_holders import OTHERS, held_types
+from insight_app.gpu_occupancy import GpuCounts
+from jobs_app.models import Attempt, GpuClaim, Job, TeamQuota
+from scheduler_app.models import PolicySetting, Round
 from scheduler_app.round.dispatch import promote_waiting_claims
 from tests.pages.conftest import decide
 from tests.pages.sample_jobs import submit_samples
+from web.pages.gpu_holders import OTHERS, held_types
 
 LISTS = [
     "home",

@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
+from accounting_app.fairness.history import WINDOWS, ClusterState, Point, fairness, utilization
+from accounting_app.gpu_watch.history import UsePoint, bucket_s
+from accounting_app.models import GpuTypeUsage, TeamUsage
 from cluster_app.models import GpuType
-from jobs_app.models import Attempt, Job, Team
-from scheduler_app.explain.cost_and_time import Candidate, Length, cost_and_time
-from scheduler_app.explain.rate_comparison import compare_rates, explain_placement
-from scheduler_app.explain.timeline import (
+from connections_app.logs.reading import readable
+from insight_app.explain.cost_and_time import Candidate, Length, cost_and_time
+from insight_app.explain.rate_comparison import compare_rates, explain_placement
+from insight_app.explain.timeline import (
     Restarts,
     axis_ticks,
     bar_segments,
@@ -20,11 +23,8 @@ from scheduler_app.explain.timeline import (
     seconds_by_gpus,
     state_spans,
 )
-from scheduler_app.fairness.history import WINDOWS, ClusterState, Point, fairness, utilization
-from scheduler_app.gpu_watch.history import UsePoint, bucket_s
-from scheduler_app.logs.reading import readable
-from scheduler_app.models import GpuTypeUsage, TeamUsage
-from scheduler_app.pages.charts import (
+from jobs_app.models import Attempt, Job, Team
+from web.pages.charts import (
     OKABE_ITO,
     STATES,
     delivered_figure,
@@ -34,10 +34,19 @@ from scheduler_app.pages.charts import (
     states_figure,
     utilization_figure,
 )
-from scheduler_app.pages.cost_chart import cost_figure
-from scheduler_app.pages.gpu_charts import gpu_figures
-from scheduler_app.pages.job_rows import TYPE_COLOURS
-from scheduler_app.templatetags.words import duration, energy, gpu_hours, gpu_time, money, number, percent, percent_of
+from web.pages.cost_chart import cost_figure
+from web.pages.gpu_charts import gpu_figures
+from web.pages.job_rows import TYPE_COLOURS
+from web.pages.templatetags.format_filters import (
+    duration,
+    energy,
+    gpu_hours,
+    gpu_time,
+    money,
+    number,
+    percent,
+    percent_of,
+)
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -18,10 +18,10 @@ from django.utils import timezone
 from playwright.sync_api import Browser, Page, Route, expect
 
 from cluster_app.models import NodeEvent
+from insight_app.models import JobForecast
 from jobs_app.lifecycle.commands import hold_job
 from jobs_app.measurement.progress_curves import CurvePoint, note_points
 from jobs_app.models import Attempt, Job
-from scheduler_app.models import JobForecast
 from tests.chromium import browser_of_live_server, skip_module_without_chromium  # noqa: F401 - a fixture
 from tests.service_lab import UNTIL_LET_GO
 

@@ -16,6 +16,7 @@ from playwright.sync_api import sync_playwright
 
 from allocation.policies import POLICIES
 from cluster_app.models import GpuType
+from insight_app.policy_effects.effects import read_restart_cost
 from jobs_app.models import Attempt
 from scheduler_app.models import PolicySetting
 from scheduler_app.policy.catalogue import (
@@ -26,7 +27,6 @@ from scheduler_app.policy.catalogue import (
     describe_policy,
     mathml,
 )
-from scheduler_app.policy.effects import read_restart_cost
 from tests import parametrised_policy
 from tests.chromium import CHROMIUM
 

@@ -8,7 +8,7 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from cluster_app.models import Engine
-from scheduler_app.operations.site import SHOWN, settings_of
+from operations.site import SHOWN, settings_of
 from tests.config.test_configuration_page import _rows
 
 

@@ -19,8 +19,9 @@ from django.utils import timezone
 from cluster_app.models import Gpu, Node, NodeEvent, NodeInterval
 from cluster_app.retirement import retire_node
 from cluster_app.services import drain
-from jobs_app.models import Attempt, Job, Team
-from scheduler_app.models import GpuClaim, JobForecast, Round, TimeWindow
+from insight_app.models import JobForecast
+from jobs_app.models import Attempt, GpuClaim, Job, Team
+from scheduler_app.models import Round, TimeWindow
 from scheduler_app.windows.editing import add_window
 
 FIGURE = re.compile(r'<script id="figure" type="application/json">(.*?)</script>', re.DOTALL)

@@ -6,9 +6,9 @@ import pytest
 from rest_framework import serializers
 from rest_framework.test import APIClient
 
-from rest.bodies import Strict
-from rest.choices import Choice, not_one_of
 from tests.service_lab import Lab
+from web.rest.bodies import Strict
+from web.rest.choices import Choice, not_one_of
 
 JOB = {"name": "net", "command": "true", "gpus": 1}
 

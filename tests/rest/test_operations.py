@@ -15,9 +15,9 @@ from cluster_app.services import cordon
 from jobs_app.lifecycle.commands import cancel_job, requeue_job
 from jobs_app.measurement.counters import Count, tally, total_up, totals
 from jobs_app.models import Job, Notification, Tally, Total
-from scheduler_app.fairness.finish_time import ClusterLoad, FinishedJob, rho
+from operations import readiness
+from scheduler_app.finish_time import ClusterLoad, FinishedJob, rho
 from scheduler_app.models import Round, SchedulerLease
-from scheduler_app.operations import readiness
 from tests.notification_server import webhook_of
 from tests.service_lab import UNTIL_LET_GO, Lab
 

@@ -9,9 +9,9 @@ from rest_framework.test import APIClient, APIRequestFactory
 from cluster_app.errors import ClusterError, ReasonMissing
 from config.problems import answer
 from jobs_app.errors import Conflict, InvalidSpec, JobsError, NotAllowed
-from rest.errors import faults_of
 from scheduler_app.errors import LeaseLost, NotReplayable, SchedulerError
 from tests.service_lab import Lab
+from web.rest.errors import faults_of
 
 
 def is_a_problem(answer: Any, status: int, code: str) -> bool:

@@ -6,10 +6,10 @@ import pytest
 from django.utils import timezone
 from rest_framework.test import APIClient
 
+from accounting_app.models import QuotaHour
 from cluster_app.models import Gpu, GpuType, Node
 from cluster_app.services import cordon
 from jobs_app.models import Job, TeamQuota, Throughput
-from scheduler_app.models import QuotaHour
 from tests.rest_callers import Scope, caller
 from tests.service_lab import Lab
 

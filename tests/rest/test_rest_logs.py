@@ -9,14 +9,14 @@ from django.core.signals import request_finished
 from django.db import close_old_connections
 from rest_framework.test import APIClient
 
+from connections_app.logs import slots
+from connections_app.logs import stream as following
+from connections_app.logs.slots import Pace, stream_slots
 from jobs_app.models import Job
 from jobs_app.tokens import issue_token
-from scheduler_app.api import logs
-from scheduler_app.logs import slots
-from scheduler_app.logs import stream as following
-from scheduler_app.logs.slots import Pace, stream_slots
 from tests.rest_callers import Scope, with_token
 from tests.service_lab import UNTIL_LET_GO, Lab
+from web.api import logs
 
 TEN = "".join(f"line {n}\n" for n in range(10)).encode()
 

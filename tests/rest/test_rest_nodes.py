@@ -9,8 +9,8 @@ from rest_framework.test import APIClient
 from audit_app.models import AuditEntry
 from cluster_app.models import Node, NodeEvent
 from cluster_app.services import cordon, drain
+from insight_app.explain.drain_estimate import occupancy
 from jobs_app.models import Attempt, Job
-from scheduler_app.explain.drain_estimate import occupancy
 from tests.rest_callers import Scope, caller
 from tests.service_lab import Lab
 

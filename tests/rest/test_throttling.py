@@ -8,9 +8,9 @@ from django.core.cache import cache, caches
 from django.test import Client
 from rest_framework.test import APIClient
 
-from rest.throttling import Counter
 from tests.rest_callers import Scope, caller
 from tests.service_lab import Lab
+from web.rest.throttling import Counter
 
 ROUTE = "/api/v1/jobs"
 
@@ -121,9 +121,9 @@ def test_without_its_redis_all_are_served_and_it_is_logged_once(
     ada: APIClient, api: APIClient, settings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings.MOTLEY_REST_RATE = settings.MOTLEY_ANONYMOUS_RATE = "1/d"
-    monkeypatch.setattr("rest.throttling.counter", Counter())
+    monkeypatch.setattr("web.rest.throttling.counter", Counter())
     monkeypatch.setattr("config.middleware.counter", Counter())
-    with caplog.at_level(logging.WARNING, logger="rest.throttling"):
+    with caplog.at_level(logging.WARNING, logger="web.rest.throttling"):
         assert codes(ada) == [200, 200, 200]
     assert codes(api) == [401, 401, 401]
-    assert [record.name for record in caplog.records].count("rest.throttling") == 2  # one of each counter
+    assert [record.name for record in caplog.records].count("web.rest.throttling") == 2  # one of each counter

@@ -12,13 +12,14 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from cluster_app.models import GpuType, Node
+from connections_app.join_agent import issue_join_token
+from insight_app.models import LabRun
 from jobs_app.code.storage import store
 from jobs_app.lifecycle.comments import comment_on_job
 from jobs_app.models import ApiToken, Attempt, Budget, Job, Notification, TeamQuota
 from jobs_app.secrets import set_secret
 from jobs_app.tokens import JobToken
-from scheduler_app.models import LabRun, PolicySetting, TimeWindow
-from scheduler_app.operations.join_agent import issue_join_token
+from scheduler_app.models import PolicySetting, TimeWindow
 from scheduler_app.windows.editing import add_window
 from tests.notification_server import webhook_of
 from tests.rest_callers import Scope, caller, with_token

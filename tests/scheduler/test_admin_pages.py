@@ -63,7 +63,7 @@ LISTS = [
     "jobs_app_apitoken",
     "jobs_app_job",
 ]
-LISTS += ["jobs_app_throughput", "scheduler_app_policysetting", "scheduler_app_round", "scheduler_app_agent"]
+LISTS += ["jobs_app_throughput", "scheduler_app_policysetting", "scheduler_app_round", "connections_app_agent"]
 
 
 @pytest.mark.parametrize("model", LISTS)
@@ -350,17 +350,17 @@ def test_a_job_is_shown_with_its_attempts_and_history(lab: Lab, admin: Client) -
 def test_machines_are_listed_with_their_state_and_node_and_revoked(lab: Lab, admin: Client) -> None:
     desk = Played(lab)
     desk.sync()
-    shown = admin.get(reverse("admin:scheduler_app_agent_changelist"))
+    shown = admin.get(reverse("admin:connections_app_agent_changelist"))
     assert all(says(shown, words) for words in ("desk: ready", "connected"))
-    act(admin, "scheduler_app_agent", "revoke", desk.agent)
-    assert says(admin.get(reverse("admin:scheduler_app_agent_changelist")), "revoked")
+    act(admin, "connections_app_agent", "revoke", desk.agent)
+    assert says(admin.get(reverse("admin:connections_app_agent_changelist")), "revoked")
     assert desk.post("sync", {}, desk.token) == 401
     assert AuditEntry.objects.get(action="token.revoke").actor_name == "root"
 
 
 def test_whose_machine_it_is_is_changed_and_nothing_else(lab: Lab, admin: Client) -> None:
     agent, team = Played(lab).agent, lab.team("speech")
-    post(admin, reverse("admin:scheduler_app_agent_change", args=[agent.pk]), team=team.pk, name="x", trusted="on")
+    post(admin, reverse("admin:connections_app_agent_change", args=[agent.pk]), team=team.pk, name="x", trusted="on")
     agent.refresh_from_db()
     assert (agent.team, agent.name, agent.revoked_at) == (team, "desk", None)
 
@@ -371,7 +371,7 @@ def test_a_permission_to_view_machines_revokes_none(lab: Lab, admin: Client) -> 
     viewer.save()
     viewer.user_permissions.add(Permission.objects.get(codename="view_agent"))
     admin.force_login(viewer)
-    act(admin, "scheduler_app_agent", "revoke", desk.agent)
+    act(admin, "connections_app_agent", "revoke", desk.agent)
     desk.agent.refresh_from_db()
     assert desk.agent.revoked_at is None
 
@@ -379,7 +379,7 @@ def test_a_permission_to_view_machines_revokes_none(lab: Lab, admin: Client) -> 
 def test_the_list_of_machines_costs_as_many_queries_however_many_there_are(
     lab: Lab, admin: Client, django_assert_max_num_queries: Any
 ) -> None:
-    address = reverse("admin:scheduler_app_agent_changelist")
+    address = reverse("admin:connections_app_agent_changelist")
     Played(lab)
     with django_assert_max_num_queries(30) as asked:
         admin.get(address)

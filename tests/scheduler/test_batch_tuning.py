@@ -8,11 +8,11 @@ import pytest
 from django.utils import timezone
 
 from estimation.throughput_model import ThroughputModel
+from insight_app.explain.decisions import explain_job
+from insight_app.explain.dry_run import dry_run
 from jobs_app.measurement.fading_means import MOST_ROWS
 from jobs_app.measurement.rates import Advance, note_progress
 from jobs_app.models import Attempt, GradientNoise, Job, Throughput
-from scheduler_app.explain.decisions import explain_job
-from scheduler_app.explain.dry_run import dry_run
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 BATCH = {"initial": 128, "max": 2048, "max_per_gpu": 256}

@@ -8,8 +8,8 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from cluster_app.models import Gpu, GpuType, Node
-from jobs_app.models import Job, JobArray, JobDependency, Team, Throughput
-from scheduler_app.models import GpuClaim, PolicySetting, Round, SchedulerLease
+from jobs_app.models import GpuClaim, Job, JobArray, JobDependency, Team, Throughput
+from scheduler_app.models import PolicySetting, Round, SchedulerLease
 from tests.service_lab import Lab
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)

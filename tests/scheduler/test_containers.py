@@ -6,13 +6,13 @@ import pytest
 from pytest_django import Settings
 
 from cluster_app.models import Engine, Node
+from connections_app.engine_registry import FACTORIES, EngineSetup
 from engines.local.engine import LocalEngine
 from engines.supervision.container_runtime import ContainerRuntime
 from jobs_app.errors import InvalidSpec
 from jobs_app.models import Job, Reason
 from jobs_app.submission.images import may_fetch
 from jobs_app.submission.submit import spec_of_clone
-from scheduler_app.round.engine_registry import FACTORIES, EngineSetup
 from tests.engines.test_containers import RUNTIME, images, rootfs  # noqa: F401 - fixtures
 from tests.service_lab import Lab
 

@@ -14,9 +14,9 @@ from rest_framework.test import APIClient
 
 from cluster_app.models import Engine, Node
 from engines.attempt_files import AttemptFolder
+from insight_app.explain.decisions import explain_job
 from jobs_app.measurement.rates import Advance, note_progress
 from jobs_app.models import Attempt, CpuRate, Job
-from scheduler_app.explain.decisions import explain_job
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.policy.settings import choose_policy
 from scheduler_app.round.cpu_memory import FORGOTTEN_AFTER

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from allocation.policies import POLICIES
-from jobs_app.models import Attempt, Job
-from scheduler_app.models import GpuClaim, PolicySetting, Round
+from jobs_app.models import Attempt, GpuClaim, Job
+from scheduler_app.models import PolicySetting, Round
 from scheduler_app.policy.settings import live_parameters
 from scheduler_app.round.replay import replay_round
 from tests.service_lab import UNTIL_LET_GO, Lab

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from insight_app.explain.dry_run import dry_run
+from insight_app.explain.what_if import what_would_start
 from jobs_app.errors import InvalidSpec
 from jobs_app.models import Job
 from jobs_app.submission.submit import spec_of_clone, submit_job
-from scheduler_app.explain.dry_run import dry_run
-from scheduler_app.explain.what_if import what_would_start
 from scheduler_app.models import PolicySetting
 from scheduler_app.round.run_round import read_for_round
 from tests.service_lab import UNTIL_LET_GO, Lab

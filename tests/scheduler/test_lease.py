@@ -15,9 +15,9 @@ from allocation.decision import Decision
 from allocation.policies import POLICIES
 from allocation.policies.fifo import fifo
 from allocation.problem import Problem
-from jobs_app.models import Attempt, Job
+from jobs_app.models import Attempt, GpuClaim, Job
 from scheduler_app.errors import LeaseLost
-from scheduler_app.models import GpuClaim, Round, SchedulerLease
+from scheduler_app.models import Round, SchedulerLease
 from scheduler_app.round import lease
 from scheduler_app.round.lease import LEASE, Loop, acquire_lease, has_ended, holder_name, open_round, release_lease
 from scheduler_app.round.tick import tick

@@ -17,17 +17,18 @@ from django.utils import timezone
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
+from accounting_app.models import DailyUsage, GpuTypeUsage, TeamUsage
 from cluster_app.models import Engine, Node
 from cluster_app.services import drain, resume
+from connections_app import engine_registry as fleet
 from jobs_app.errors import JobsError
 from jobs_app.lifecycle.commands import cancel_job, hold_job, release_job, requeue_job
-from jobs_app.models import Attempt, Job, JobEvent
+from jobs_app.models import Attempt, GpuClaim, Job, JobEvent
 from scheduler_app.errors import LeaseLost
-from scheduler_app.models import DailyUsage, GpuClaim, GpuTypeUsage, Round, SchedulerLease, TeamUsage
-from scheduler_app.round import engine_registry as fleet
+from scheduler_app.models import Round, SchedulerLease
 from scheduler_app.round.dispatch import dispatch
 from scheduler_app.round.lease import Fence, Loop, acquire_lease, open_round
-from scheduler_app.round.observe import observe
+from scheduler_app.round.reconcile import observe
 from tests.chaos.rows import fault_of_history
 from tests.hypothesis_examples import examples
 from tests.scheduler.decided_round import Decided

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
+from insight_app.explain.decisions import explain_job
 from jobs_app.models import Job, Throughput
 from jobs_app.models.throughput import MOST_RUNS
-from scheduler_app.explain.decisions import explain_job
 from scheduler_app.models import Round
 from scheduler_app.round.archive import archive_of
 from scheduler_app.round.inputs import MeasuredRow

@@ -11,8 +11,8 @@ from pytest_django import Settings
 
 from cluster_app.models import GpuType, Node
 from estimation.profiling import MEASUREMENT_S
+from insight_app.explain.decisions import explain_job
 from jobs_app.models import Attempt, Job, JobEvent, Throughput
-from scheduler_app.explain.decisions import explain_job
 from scheduler_app.models import Round
 from scheduler_app.round import measuring
 from scheduler_app.round.lease import acquire_lease

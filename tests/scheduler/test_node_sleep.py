@@ -9,25 +9,26 @@ from django.conf import settings
 from django.test import Client
 from pytest_django import Settings
 
+from accounting_app.energy.advice import advise_when_due
+from accounting_app.energy.idle_nodes import read_idle_nodes
+from accounting_app.energy.node_use import start_of, step_of
+from accounting_app.energy.report import energy_by_type
+from accounting_app.energy.wake import NodePools, nodes_to_wake, wake_for_waiting_jobs
+from accounting_app.models import NodeUse, SleepAdvice
 from allocation.time_budget import TimeBudget
 from cluster_app.feasibility import NodeShape, Request
 from cluster_app.models import Engine, GpuType, Node, NodeEvent, NodeInterval, NodePower
 from cluster_app.node_history import begin_interval, note_health
 from cluster_app.services import cordon, keep_awake, put_to_sleep, resume, wake
 from cluster_app.storage import Volunteers
+from connections_app.probe import advance_probes, ask_for_probe
 from engines.protocol import NodeState
-from jobs_app.models import Job, Reason, Team
-from scheduler_app.energy.advice import advise_when_due
-from scheduler_app.energy.idle_nodes import read_idle_nodes
-from scheduler_app.energy.node_use import start_of, step_of
-from scheduler_app.energy.report import energy_by_type
-from scheduler_app.energy.wake import NodePools, nodes_to_wake, wake_for_waiting_jobs
+from insight_app.explain.decisions import explain_job
+from jobs_app.models import GpuClaim, Job, Reason, Team
 from scheduler_app.errors import LeaseLost
-from scheduler_app.explain.decisions import explain_job
-from scheduler_app.models import GpuClaim, NodeUse, Round, SleepAdvice
+from scheduler_app.models import Round
 from scheduler_app.round.lease import Loop, acquire_lease, release_lease
 from scheduler_app.round.power import COMMANDS, drive_power, due_commands, is_awake, is_overdue
-from scheduler_app.round.probe import advance_probes, ask_for_probe
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 State = Node.State

@@ -5,8 +5,8 @@ from itertools import pairwise
 import pytest
 
 from jobs_app.lifecycle.commands import cancel_job
-from jobs_app.models import Attempt, Job, Reason
-from scheduler_app.models import GpuClaim, Round
+from jobs_app.models import Attempt, GpuClaim, Job, Reason
+from scheduler_app.models import Round
 from scheduler_app.round.replay import replay_round
 from tests.service_lab import UNTIL_LET_GO, Lab
 

@@ -9,18 +9,18 @@ import pytest
 from django.utils import timezone
 
 from cluster_app.models import Engine, Node
+from connections_app import engine_registry as fleet
 from engines.attempt_files import AttemptFolder
 from engines.local.engine import LocalEngine
 from engines.protocol import AttemptReport, NodeReport, Phase
+from jobs_app.lifecycle.attempt_endings import AttemptEnd, end_attempt
 from jobs_app.lifecycle.commands import cancel_job
-from jobs_app.lifecycle.endings import AttemptEnd, end_attempt
-from jobs_app.models import Attempt, Job
+from jobs_app.models import Attempt, GpuClaim, Job
 from scheduler_app.errors import LeaseLost
-from scheduler_app.models import GpuClaim, Round
-from scheduler_app.round import engine_registry as fleet
+from scheduler_app.models import Round
 from scheduler_app.round.dispatch import dispatch
 from scheduler_app.round.lease import LEASE, Loop, acquire_lease
-from scheduler_app.round.observe import observe, release_claims
+from scheduler_app.round.reconcile import observe, release_claims
 from scheduler_app.round.run_round import run_round
 from scheduler_app.round.tick import engine_turn, round_is_due, tick
 from tests.service_lab import UNTIL_LET_GO, Lab

@@ -5,15 +5,15 @@ from datetime import timedelta
 
 import pytest
 
+from connections_app import engine_registry as fleet
 from engines.attempt_files import AttemptFolder
+from jobs_app.lifecycle.attempt_endings import AttemptEnd, end_attempt
 from jobs_app.lifecycle.commands import cancel_job, requeue_job
-from jobs_app.lifecycle.endings import AttemptEnd, end_attempt
 from jobs_app.models import Attempt, Job
 from jobs_app.secrets import UsableSecrets
-from scheduler_app.round import engine_registry as fleet
 from scheduler_app.round.dispatch import LaunchInputs, dispatch, launch_command, launch_gpus_of
 from scheduler_app.round.lease import acquire_lease
-from scheduler_app.round.observe import observe
+from scheduler_app.round.reconcile import observe
 from scheduler_app.round.run_round import run_round
 from tests.service_lab import UNTIL_LET_GO, Lab
 

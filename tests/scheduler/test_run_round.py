@@ -20,8 +20,8 @@ from allocation.problem import Problem
 from allocation.solvers.linear_program import maximize
 from cluster_app.models import Node
 from cluster_app.services import cordon
+from jobs_app.lifecycle.attempt_endings import AttemptEnd, AttemptIsNotLive, end_attempt
 from jobs_app.lifecycle.commands import cancel_job, hold_job, release_job
-from jobs_app.lifecycle.endings import AttemptEnd, AttemptIsNotLive, end_attempt
 from jobs_app.models import Attempt, Job
 from scheduler_app.errors import NotReplayable
 from scheduler_app.models import PolicySetting, Round

@@ -5,14 +5,14 @@ from django.db import OperationalError, connection
 from django.utils import timezone
 
 from cluster_app.models import Engine, Node
+from connections_app import engine_registry as fleet
 from engines.attempt_files import AttemptFolder
 from engines.local.engine import LocalEngine
 from engines.protocol import NodeReport
 from jobs_app.models import Attempt, Job, Reason
+from operations.health import scheduler_health
+from operations.metrics import exposition
 from scheduler_app.models import Round, SetAside
-from scheduler_app.operations.health import scheduler_health
-from scheduler_app.operations.metrics import exposition
-from scheduler_app.round import engine_registry as fleet
 from scheduler_app.round.set_aside import LONGEST_PAUSE, isolate, pause_after
 from tests.service_lab import UNTIL_LET_GO, Lab
 

@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 from pytest_django import Settings
 
+from accounting_app.energy.drivers import driven, is_driven
+from accounting_app.energy.sleep import put_surplus_to_sleep
+from accounting_app.models import SleepAdvice
 from cluster_app.engine_reports import update_node_health
 from cluster_app.models import Engine, GpuType, Node, NodeEvent, NodePower
 from cluster_app.services import cordon, put_to_sleep, resume
+from connections_app import engine_registry
 from engines.local.engine import LocalEngine
 from engines.protocol import EngineError, NodeReport, NodeState, PowerCommand
 from jobs_app.models import Job
-from scheduler_app.energy.drivers import driven, is_driven
-from scheduler_app.energy.sleep import put_surplus_to_sleep
-from scheduler_app.models import SleepAdvice
-from scheduler_app.round import engine_registry
 from scheduler_app.round.power import sleep_as_reported, was_switched_on
 from tests.service_lab import UNTIL_LET_GO, Lab
 

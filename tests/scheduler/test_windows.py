@@ -10,8 +10,8 @@ from django.test.utils import CaptureQueriesContext
 from cluster_app.errors import InMaintenance
 from cluster_app.models import Gpu, GpuType, Node
 from cluster_app.services import cordon, resume
+from insight_app.explain.dry_run import dry_run
 from jobs_app.models import Attempt, Job, Reason
-from scheduler_app.explain.dry_run import dry_run
 from scheduler_app.models import TimeWindow
 from scheduler_app.round.lease import Loop, acquire_lease
 from scheduler_app.round.tick import engine_turn

@@ -7,9 +7,9 @@ import pytest
 from django.test import Client
 from rest_framework.test import APIClient
 
+from connections_app import engine_registry
 from engines import accounts
 from jobs_app.models import Attempt, Job, JobEvent, Team, Throughput
-from scheduler_app.round import engine_registry
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 

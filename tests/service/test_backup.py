@@ -11,8 +11,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from scheduler_app.operations.backup import write_backup
-from scheduler_app.operations.restore import NotRestored, restore_backup
+from operations.backup import write_backup
+from operations.restore import NotRestored, restore_backup
 from tests.backup_scenario import go_back_to_a_backup
 from tests.service.running_service import Service
 from tests.service_lab import Lab
@@ -26,7 +26,7 @@ def test_a_service_goes_back_to_its_backup_and_no_job_is_run_twice(service: Serv
 @pytest.fixture
 def backup(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A small file of the right form: the test's own transaction cannot be dumped."""
-    monkeypatch.setattr("scheduler_app.operations.backup.dump_database", lambda path: path.write_bytes(b"a dump"))
+    monkeypatch.setattr("operations.backup.dump_database", lambda path: path.write_bytes(b"a dump"))
     path = tmp_path / "motley.backup"
     with path.open("wb") as file:
         write_backup(file)

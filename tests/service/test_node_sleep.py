@@ -12,7 +12,7 @@ from tests.service_lab import UNTIL_LET_GO
 TWO_NODES = (
     "from cluster_app.models import GpuType\n"
     "from cluster_app.services import add_node\n"
-    "from scheduler_app.operations.register_machine import gpu_type_columns\n"
+    "from connections_app.register_machine import gpu_type_columns\n"
     "kind = GpuType.objects.create(**{'name': 'a100', **gpu_type_columns('a100'), 'boot_s': 1})\n"
     "for name in ('n1', 'n2'):\n"
     "    add_node(name, kind, gpus=2, cpus=64, memory_mib=2**19, emulated=True)\n"
@@ -20,7 +20,7 @@ TWO_NODES = (
 DEMAND_FELL = """
 from cluster_app.models import GpuType
 from django.utils import timezone
-from scheduler_app.energy.node_use import start_of, step_of
+from accounting_app.energy.node_use import start_of, step_of
 from scheduler_app.models import NodeUse, SleepAdvice
 kind, now = GpuType.objects.get(), step_of(timezone.now())
 NodeUse.objects.all().delete()

@@ -233,7 +233,7 @@ class Stack(Deployment):
     def token(self) -> str:
         """Of the person who submits, who is in the demo's teams."""
         return str(self.python(
-            "from scheduler_app.operations import demo\n"
+            "from operations import demo\n"
             "demo.create_login('ada', staff=True); demo.create_teams('ada')\n"
             "answer = demo.create_token('ada')"
         ))  # fmt: skip
@@ -241,9 +241,7 @@ class Stack(Deployment):
     def password(self) -> str:
         """Of the same person."""
         assert self.token
-        return str(
-            self.python("from scheduler_app.operations import demo\nanswer = demo.renew_password('ada').password")
-        )
+        return str(self.python("from operations import demo\nanswer = demo.renew_password('ada').password"))
 
     @contextmanager
     def database(self) -> Iterator[psycopg.Connection[Any]]:

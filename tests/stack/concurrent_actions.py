@@ -15,21 +15,21 @@ from rest_framework.test import APIClient
 from allocation.plan_round import Plan
 from cluster_app.models import Gpu, GpuType, Node
 from cluster_app.services import add_node
+from connections_app.register_machine import gpu_type_columns
+from jobs_app.lifecycle.attempt_endings import AttemptEnd, end_attempt
 from jobs_app.lifecycle.attempts import lock_job, note_running, preempt
 from jobs_app.lifecycle.commands import cancel_job, hold_job, release_job
 from jobs_app.lifecycle.dependencies import settle_dependencies
-from jobs_app.lifecycle.endings import AttemptEnd, end_attempt
-from jobs_app.models import ApiToken, Attempt, Job, JobEvent, Team
+from jobs_app.models import ApiToken, Attempt, GpuClaim, Job, JobEvent, Team
 from jobs_app.submission.submit import submit_job
 from jobs_app.tokens import issue_token
-from scheduler_app.models import GpuClaim, PolicySetting, Round, SchedulerLease
-from scheduler_app.operations.register_machine import gpu_type_columns
+from scheduler_app.models import PolicySetting, Round, SchedulerLease
 from scheduler_app.round import lease
 from scheduler_app.round.commit import commit_round
 from scheduler_app.round.dispatch import promote_waiting_claims
 from scheduler_app.round.inputs import newest_events
 from scheduler_app.round.lease import holder_name
-from scheduler_app.round.observe import release_claims
+from scheduler_app.round.reconcile import release_claims
 from scheduler_app.round.run_round import OpenedRound, decide, take_snapshot
 from scheduler_app.round.snapshot import Snapshot
 

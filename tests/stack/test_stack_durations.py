@@ -49,7 +49,7 @@ def test_the_worker_fits_the_model_once_enough_jobs_have_ended(with_ended_jobs: 
     def row() -> Any:
         with with_ended_jobs.database() as database:
             columns = "jobs, message, length(trees) > 0"
-            found = database.execute(f"select {columns} from scheduler_app_durationmodel")
+            found = database.execute(f"select {columns} from accounting_app_durationmodel")
             return next((one for one in found.fetchall() if one[1] or one[2]), None)
 
     jobs, message, has_trees = wait_for("the model of durations is stored", row)

@@ -10,13 +10,13 @@ from uuid import UUID
 from django.db.models import F, Q, TextField
 from django.db.models.functions import Cast
 
+from accounting_app.fairness.budgets import TeamBudget, used_up
 from cluster_app.models import Engine
 from cluster_app.replica_size import GpusPerReplica
 from cluster_app.storage import SITE, places_of
 from jobs_app.models import Attempt, Job
 from jobs_app.models.job import JobQuerySet
 from jobs_app.submission.volunteers import volunteers_now
-from scheduler_app.fairness.budgets import TeamBudget, used_up
 from scheduler_app.round.inputs.job_row import DeclaredRates, DeclaredSensitivity, JobRow
 from scheduler_app.round.inputs.rows import AttemptRow, NodeRow
 

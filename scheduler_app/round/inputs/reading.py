@@ -7,16 +7,16 @@ from uuid import UUID
 
 from django.db.models import Count, Max
 
+from accounting_app.durations.array_samples import read_array_samples
+from accounting_app.durations.boosted_model import read_model
+from accounting_app.durations.duration_history import read_ended_jobs, read_open_forecasts
+from accounting_app.durations.stage_history import read_stage_ratios
+from accounting_app.fairness.budgets import TeamBudget, read_budgets, used_up
+from accounting_app.models import TeamBacklog
 from cluster_app.models import Engine, Gpu, GpuType, Node, NodeEvent
 from cluster_app.storage import OF_ENGINE, StoragePaths, missing_storage, offers
-from jobs_app.models import Attempt, Job, JobDependency, JobEvent, Team, TeamQuota
+from jobs_app.models import Attempt, GpuClaim, Job, JobDependency, JobEvent, Team, TeamQuota
 from jobs_app.models.job import JobQuerySet
-from scheduler_app.fairness.budgets import TeamBudget, read_budgets, used_up
-from scheduler_app.forecasts.array_samples import read_array_samples
-from scheduler_app.forecasts.boosted_model import read_model
-from scheduler_app.forecasts.duration_history import read_ended_jobs, read_open_forecasts
-from scheduler_app.forecasts.stage_history import read_stage_ratios
-from scheduler_app.models import GpuClaim, TeamBacklog
 from scheduler_app.round.inputs.jobs import live_attempts, round_jobs
 from scheduler_app.round.inputs.measured import noise_of, read_measured
 from scheduler_app.round.inputs.rows import (

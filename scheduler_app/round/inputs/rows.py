@@ -7,11 +7,11 @@ from decimal import Decimal
 from typing import NamedTuple
 from uuid import UUID
 
+from accounting_app.durations.array_samples import ArraySample
+from accounting_app.durations.duration_history import EndedJob
+from accounting_app.fairness.budgets import TeamBudget
 from estimation.boosted_durations import BoostedDurations
 from estimation.stages import StageRatio
-from scheduler_app.fairness.budgets import TeamBudget
-from scheduler_app.forecasts.array_samples import ArraySample
-from scheduler_app.forecasts.duration_history import EndedJob
 from scheduler_app.round.inputs.job_row import JobRow
 from scheduler_app.round.inputs.measured import MeasuredRow
 from scheduler_app.round.known_workloads import KnownRate

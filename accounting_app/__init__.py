@@ -1,0 +1,1 @@
+"""Accounting of GPU time: shares, quotas, budgets, energy, GPU readings, durations of jobs."""

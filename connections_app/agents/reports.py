@@ -1,0 +1,72 @@
+"""What an engine reports of an attempt, from what its agent says: it speaks for its own machine and time alone."""
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import NamedTuple
+
+from cluster_app.models import Gpu
+from connections_app.models import AgentAttempt
+from engines.agent.codec import decode
+from engines.protocol import AttemptReport, Phase
+
+OVER = (Phase.ENDED, Phase.LOST)
+
+
+class OwnMachine(NamedTuple):
+    """The node and the GPUs of which an agent may speak."""
+
+    node: str
+    uuids: Callable[[], Collection[str]]
+    """Read only where a report names GPUs."""
+
+
+def report_of(attempt: int, row: AgentAttempt | None, now: datetime) -> AttemptReport:
+    """What is known of the attempt. An end counts when logs and checkpoints are here: its job may go on elsewhere."""
+    if row is None or (row.forgotten and row.report is None):
+        return AttemptReport(attempt, Phase.UNKNOWN, proven_gone=True)
+    if row.report is None:
+        return AttemptReport(attempt, Phase.LAUNCHING)
+    own = OwnMachine(row.agent.name, partial(_uuids_of, row.agent.name))
+    report = within(decode(AttemptReport, row.report), own, row.delivered_at or now, now)
+    if report.phase is Phase.UNKNOWN and row.launch and not row.stop_reason:  # its launch is on its way again
+        return AttemptReport(attempt, Phase.LAUNCHING)
+    return _going_on(report) if report.phase in OVER and not row.handed_over else report
+
+
+def _uuids_of(name: str) -> set[str]:
+    return set(Gpu.objects.filter(node__engine__name=name).exclude(uuid="").values_list("uuid", flat=True))
+
+
+def within(report: AttemptReport, own: OwnMachine, delivered_at: datetime, now: datetime) -> AttemptReport:
+    """The report without what cannot be: times outside those since the launch, and words on other machines. Pure.
+
+    The agent's clock may be wrong, and so may the agent.
+    """
+    most_s = max((now - delivered_at).total_seconds(), 0.0)
+    uuids = own.uuids() if report.faulty_gpus else ()
+    return replace(
+        report,
+        started_at=_between(report.started_at, delivered_at, now),
+        ended_at=_between(report.ended_at, delivered_at, now),
+        ran_s=None if report.ran_s is None else min(max(report.ran_s, 0.0), most_s),
+        missing_storage={node: storage for node, storage in report.missing_storage.items() if node == own.node},
+        faulty_gpus={uuid: fault for uuid, fault in report.faulty_gpus.items() if uuid in uuids},
+    )
+
+
+def _between(at: datetime | None, first: datetime, last: datetime) -> datetime | None:
+    return None if at is None else max(min(at, last), first)
+
+
+def _going_on(report: AttemptReport) -> AttemptReport:
+    """The report of an attempt that has ended, before its files are here."""
+    return AttemptReport(
+        report.attempt,
+        Phase.RUNNING if report.started_at is not None else Phase.LAUNCHING,
+        started_at=report.started_at,
+        ran_s=report.ran_s,
+        progress=report.progress,
+        invalid_lines=report.invalid_lines,
+    )

@@ -1,0 +1,219 @@
+"""One message of an agent and its answer: store what it reports, and order what the rows call for."""
+
+import json
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F
+
+from cluster_app.errors import NotLentNow
+from cluster_app.models import Node
+from cluster_app.services import drain, resume
+from connections_app.models import Agent, AgentAttempt, EngineProbe
+from engines.agent.codec import decode, encode
+from engines.agent.messages import AttemptNews, Orders, StopCommand, Sync
+from engines.protocol import AttemptReport, Launch, Phase, StopReason
+from jobs_app.models import Attempt, GpuClaim
+from jobs_app.secrets import SecretGone, unseal
+
+log = logging.getLogger(__name__)
+
+LEAVING = "Its owner has it back: the agent leaves"
+AGENTS_PER_SECOND = 20
+"""Messages to which the pauses of all agents are spread."""
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 5.0
+OVER = (Phase.ENDED, Phase.LOST)
+REMOTE = Path("at-the-service")
+"""In the place of a path that the agent does not need: it fetches the file by the number of its attempt."""
+
+
+class Standing(NamedTuple):
+    """The stored state of one attempt at an agent."""
+
+    launch: bool
+    """Whether the agent does not have the launch yet."""
+    stop: StopCommand | None
+    stored: bool
+    """Whether its end is stored, and nothing of it is needed at the agent."""
+
+
+class Answer(NamedTuple):
+    """What to send, by attempt."""
+
+    launches: list[int]
+    stops: list[StopCommand]
+    forget: list[int]
+
+
+@transaction.atomic
+def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
+    """Store the agent's message and answer it; launches that are answered count as started from then on."""
+    agent = Agent.objects.select_for_update().get(pk=agent.pk)
+    news_of_gpus = {"gpu_readings": encode(told.gpus), "gpus_read": F("gpus_read") + 1} if told.gpus else {}
+    Agent.objects.filter(pk=agent.pk).update(
+        told=F("told") + 1, told_at=now, node_report=encode(told.node), **news_of_gpus
+    )
+    rows = {row.attempt: row for row in agent.attempts.select_for_update().filter(forgotten=False).order_by("attempt")}
+    news = {one.report.attempt: one for one in told.attempts}
+    _store(rows, news)
+    answer = answer_to(news, _standing(rows))
+    launches = _outgoing(agent, [rows[attempt] for attempt in answer.launches])
+    _note_answered(rows, answer._replace(launches=[*launches]), now)
+    may_go = _follow_leaving(agent, told.leaving, now)
+    return Orders(
+        lease=timedelta(seconds=settings.MOTLEY_AGENT_LEASE_S),
+        pause=_pause(),
+        launches=[*launches.values()],
+        stops=answer.stops,
+        forget=answer.forget,
+        may_go=may_go and not rows.keys() - {*answer.forget},
+    )
+
+
+def answer_to(news: Mapping[int, AttemptNews], standing: Mapping[int, Standing]) -> Answer:
+    """What the agent is to do, from what it has and what the service wants. Pure.
+
+    Of an attempt that the service does not know (any more), nothing is to be left.
+    """
+    unknown = [one for attempt, one in news.items() if attempt not in standing]
+    strays = [StopCommand(one.report.attempt, StopReason.CANCEL, timedelta()) for one in unknown if not _is_over(one)]
+    stops = [one.stop for attempt, one in standing.items() if one.stop and not _has_ended(news.get(attempt))]
+    forget = [one.report.attempt for one in unknown if _is_over(one)]
+    return Answer(
+        launches=[attempt for attempt, one in standing.items() if one.launch and not _is_there(news.get(attempt))],
+        stops=[*stops, *strays],
+        forget=[*forget, *(attempt for attempt, one in standing.items() if one.stored)],
+    )
+
+
+def _is_over(one: AttemptNews) -> bool:
+    return one.handed_over or one.report.phase is Phase.UNKNOWN
+
+
+def _is_there(one: AttemptNews | None) -> bool:
+    """Whether the agent has the launch."""
+    return one is not None and one.report.phase is not Phase.UNKNOWN
+
+
+def _has_ended(one: AttemptNews | None) -> bool:
+    return one is not None and one.report.phase in OVER and one.report.proven_gone
+
+
+def _store(rows: Mapping[int, AgentAttempt], news: Mapping[int, AttemptNews]) -> None:
+    """Store reports that differ; the launch is deleted when the agent can start it after any restart."""
+    for attempt, row in rows.items():
+        if (one := news.get(attempt)) is None or row.delivered_at is None:  # it cannot know of the latter
+            continue
+        before = row.report, row.handed_over, row.launch
+        row.report, row.handed_over = encode(one.report), row.handed_over or one.handed_over
+        row.launch = "" if _is_there(one) and not one.fetching else row.launch
+        if before != (row.report, row.handed_over, row.launch):
+            row.save(update_fields=["report", "handed_over", "launch"])
+
+
+def _standing(rows: Mapping[int, AgentAttempt]) -> dict[int, Standing]:
+    stored = _stored([attempt for attempt, row in rows.items() if _may_be_forgotten(row)])
+    return {
+        attempt: Standing(launch=bool(row.launch), stop=_stop_of(row), stored=attempt in stored)
+        for attempt, row in rows.items()
+    }
+
+
+def _may_be_forgotten(row: AgentAttempt) -> bool:
+    return row.handed_over or (row.report or {}).get("phase") == Phase.UNKNOWN
+
+
+def _stored(attempts: Collection[int]) -> set[int]:
+    """Those whose end the service has stored; a test of an engine has a negative number."""
+    if not attempts:
+        return set()
+    jobs = Attempt.objects.filter(pk__in=attempts, gone_at__isnull=False).values_list("pk", flat=True)
+    probes = EngineProbe.objects.filter(pk__in=[-one for one in attempts], ended_at__isnull=False)
+    return {*jobs, *(-pk for pk in probes.values_list("pk", flat=True))}
+
+
+def _stop_of(row: AgentAttempt) -> StopCommand | None:
+    if not row.stop_reason:
+        return None
+    return StopCommand(row.attempt, StopReason(row.stop_reason), timedelta(seconds=row.stop_grace_s))
+
+
+def _note_answered(rows: Mapping[int, AgentAttempt], answer: Answer, now: datetime) -> None:
+    new = [attempt for attempt in answer.launches if rows[attempt].delivered_at is None]
+    AgentAttempt.objects.filter(attempt__in=new).update(delivered_at=now)
+    AgentAttempt.objects.filter(attempt__in=[one for one in answer.forget if one in rows]).update(forgotten=True)
+
+
+def _outgoing(agent: Agent, rows: Sequence[AgentAttempt]) -> dict[int, Launch]:
+    """Launches as the agent gets them. Those that cannot go out are unknown from now on: the service makes them anew.
+
+    That is so where a key is gone or the form of launches has changed, and where trust has gone since.
+    """
+    found = {row.attempt: _for_the_agent(row) for row in rows}
+    withheld = [row for row in rows if not _may_go_out(found[row.attempt], row, agent)]
+    for row in withheld:
+        row.launch, row.report = "", encode(AttemptReport(row.attempt, Phase.UNKNOWN, proven_gone=True))
+    AgentAttempt.objects.bulk_update(withheld, ["launch", "report"])
+    kept = {row.attempt for row in withheld}
+    return {attempt: launch for attempt, launch in found.items() if launch is not None and attempt not in kept}
+
+
+def _may_go_out(launch: Launch | None, row: AgentAttempt, agent: Agent) -> bool:
+    """Whether it can be read, and its secrets may go to this machine, or have gone there already."""
+    return launch is not None and (not launch.secrets or agent.trusted or row.delivered_at is not None)
+
+
+def _for_the_agent(row: AgentAttempt) -> Launch | None:
+    """The launch without what is of this machine: paths of files, and the account of the team; None: unreadable."""
+    try:
+        launch = decode(Launch, json.loads(unseal(row.launch)))
+    except (SecretGone, ValueError):
+        log.exception("the launch of attempt %s cannot be read", row.attempt)
+        return None
+    code, checkpoints = (REMOTE if path is not None else None for path in (launch.code, launch.checkpoints))
+    return replace(launch, code=code, checkpoints=checkpoints, account="")
+
+
+def launch_stored(row: AgentAttempt) -> Launch | None:
+    """The launch as the service made it, while the agent does not have it."""
+    return decode(Launch, json.loads(unseal(row.launch))) if row.launch else None
+
+
+def _follow_leaving(agent: Agent, notice: timedelta | None, now: datetime) -> bool:
+    """Drain the node of a machine that leaves, and return that of one that is back; whether it is empty.
+
+    One that an administrator has taken out of service stays so, with its reason.
+    """
+    node = Node.objects.filter(engine=agent.engine).first()
+    if node is None:
+        return notice is not None
+    if notice is None:
+        _return(agent, node)
+        return False
+    if node.state == Node.State.READY:
+        Node.objects.filter(pk=node.pk).update(notice_s=int(notice.total_seconds()))
+        drain(node, reason=LEAVING, actor=None)
+    empty = not GpuClaim.objects.open().filter(gpu__node=node).exists()
+    if empty:
+        Agent.objects.filter(pk=agent.pk, left_at=None).update(left_at=now)
+    return empty
+
+
+def _return(agent: Agent, node: Node) -> None:
+    if agent.left_at is not None:
+        Agent.objects.filter(pk=agent.pk).update(left_at=None)
+    if node.reason == LEAVING:
+        with suppress(NotLentNow):  # its hours are over: it returns by itself when they begin
+            resume(node, actor=None, reason="its agent is back")
+
+
+def _pause() -> timedelta:
+    pause_s = Agent.objects.filter(engine__isnull=False, revoked_at=None).count() / AGENTS_PER_SECOND
+    return timedelta(seconds=min(max(pause_s, SHORTEST_PAUSE_S), LONGEST_PAUSE_S))

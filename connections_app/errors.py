@@ -1,0 +1,47 @@
+"""Errors of machines that join, and of sessions."""
+
+from web.rest.errors import Fault
+
+
+class ConnectionsError(Exception):
+    """Base class of the errors of machines and sessions."""
+
+    code = "connections"
+    faults: tuple[Fault, ...] = ()
+
+
+class NoSuchAgent(ConnectionsError):
+    """The token of a machine, or its join token, is not good (any more)."""
+
+    code = "not_authenticated"
+
+
+class AgentRefused(ConnectionsError):
+    """A machine that does not do, or not so, was to join or to be told something."""
+
+    code = "agent_refused"
+
+
+class TooManyUploads(ConnectionsError):
+    """As many files are being sent as may be, by this machine or by all that joined."""
+
+    code = "too_many_uploads"
+    retry_after_s = 5
+
+    def __init__(self, said: str) -> None:
+        super().__init__(f"{said}: send it again in {self.retry_after_s} s.")
+
+
+class NoWebSocket(ConnectionsError):
+    """The request is no WebSocket handshake, or the web server cannot carry one."""
+
+    code = "no_websocket"
+
+
+class TooManySessions(ConnectionsError):
+    """The process, or the user in it, has as many open sessions as it allows."""
+
+    code = "too_many_sessions"
+
+    def __init__(self, most: int, *, whose: str) -> None:
+        super().__init__(f"{whose} {most} open session{'s' * (most > 1)}, the limit: close one, or try again later.")

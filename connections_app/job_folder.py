@@ -1,0 +1,56 @@
+"""Folder of a job, as its team reads it: its content and its files, from the engine of the latest launched attempt."""
+
+import os
+from collections.abc import Iterator
+
+from connections_app.engine_registry import engine_named
+from engines.protocol import JobFile, NoSuchFile, OpenedFile
+from jobs_app.models import Job
+
+BLOCK_BYTES = 256 * 1024
+AS_IT_IS = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
+"""Headers that keep a browser from interpreting what a job wrote."""
+
+
+def list_folder(job: Job, path: str) -> list[JobFile]:
+    """Content of a folder; of the empty path nothing while the job has no folder. Raises `EngineError`."""
+    launched = job.attempts.exclude(launched_at=None).last()
+    try:
+        if launched is None:
+            raise NoSuchFile
+        return engine_named(launched.engine).list_files(str(job.pk), path)
+    except NoSuchFile:
+        if path:
+            raise
+        return []
+
+
+def open_file(job: Job, path: str) -> OpenedFile:
+    """Open a file of the job; raises `EngineError`."""
+    launched = job.attempts.exclude(launched_at=None).last()
+    if launched is None:
+        raise NoSuchFile
+    return engine_named(launched.engine).open_file(str(job.pk), path)
+
+
+class FileBlocks:
+    """Bytes of a file, by default up to its size when it was opened, for it may grow meanwhile. The server closes it.
+
+    A generator alone would not do: one that was never started does not run its `finally`.
+    """
+
+    def __init__(self, opened: OpenedFile, *, start: int = 0, end: int | None = None) -> None:
+        self._descriptor = opened.descriptor
+        self._left = (opened.size if end is None else end) - start
+        self._is_open = True
+        os.lseek(self._descriptor, start, os.SEEK_SET)
+
+    def __iter__(self) -> Iterator[bytes]:
+        while self._left and (data := os.read(self._descriptor, min(BLOCK_BYTES, self._left))):
+            self._left -= len(data)
+            yield data
+
+    def close(self) -> None:
+        if self._is_open:
+            self._is_open = False
+            os.close(self._descriptor)

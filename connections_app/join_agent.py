@@ -1,0 +1,172 @@
+"""Joining of machines: join tokens, which administrators make, and the tokens of agents, which have used one."""
+
+import secrets
+from datetime import datetime, timedelta
+from typing import Any
+from zoneinfo import available_timezones
+
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.core.exceptions import ValidationError
+from django.db import transaction
+
+from audit_app.models import Action
+from audit_app.services import note
+from cluster_app.errors import GpuTypeRetired, NodeRetired
+from cluster_app.models import MOST_GPUS_PER_NODE, Engine, Node, name_is_plain
+from cluster_app.services import add_node
+from connections_app.agents.succession import leave_attempts_behind
+from connections_app.errors import AgentRefused, NoSuchAgent
+from connections_app.models import Agent
+from connections_app.register_machine import registered_gpu_type
+from engines.agent.codec import encode
+from engines.agent.messages import VERSION, Joining
+from jobs_app.models import Team
+from jobs_app.models.team import digest_of
+
+LIFETIME = timedelta(hours=24)
+LONGEST_NOTICE = timedelta(hours=24)
+
+
+@transaction.atomic
+def issue_join_token(
+    name: str,
+    *,
+    trusted: bool,
+    actor: AbstractBaseUser | None,
+    now: datetime,
+    lifetime: timedelta = LIFETIME,
+    team: Team | None = None,
+) -> tuple[Agent, str]:
+    """Make a token with which one machine may join as the node of this name, and return its text, shown this once.
+
+    `team`: whose machine it is; None: that of the name's machine of before.
+
+    For a name that has joined, it lets another machine take its place, or the same one join anew. Until then the
+    machine of before is not trusted more than it was, and one that was revoked stays so; trust is withdrawn at once.
+    """
+    known = Agent.objects.select_for_update().filter(name=name).first()
+    if known is None:
+        _refuse_name(name)
+    text = f"join_{secrets.token_urlsafe(32)}"
+    facts = {
+        "join_digest": digest_of(text),
+        "join_expires_at": now + lifetime,
+        "join_trusted": trusted,
+        "joined_at": None,
+        "revoked_at": None,
+        **({"team": team} if team is not None else {}),
+    }
+    agent, _ = Agent.objects.update_or_create(name=name, defaults=facts | _of_the_machine(known, trusted=trusted))
+    if not trusted:
+        Engine.objects.filter(agent=agent).update(trusted=False)
+    said = f"lets a machine join, {'trusted' if trusted else 'not trusted'}"
+    note(Action.TOKEN_CREATE, actor=actor, target=name, target_id=agent.pk, message=said)
+    return agent, text
+
+
+def _of_the_machine(known: Agent | None, *, trusted: bool) -> dict[str, Any]:
+    """What a join token changes for the machine that has joined: it may lose trust; a revoked token stays worthless."""
+    has_joined = known is not None and known.engine is not None
+    columns: dict[str, Any] = {} if has_joined and trusted else {"trusted": trusted}
+    if known is not None and known.digest and known.revoked_at is not None:
+        columns["digest"] = digest_of(secrets.token_urlsafe(32))  # of a token that nobody has
+    return columns
+
+
+@transaction.atomic
+def revoke_agent(agent: Agent, *, actor: AbstractBaseUser | None, now: datetime) -> None:
+    """Let the machine and its join token do nothing any more: its jobs stop, and are queued when it counts as lost."""
+    if Agent.objects.filter(pk=agent.pk, revoked_at=None).update(revoked_at=now):
+        note(Action.TOKEN_REVOKE, actor=actor, target=agent.name, target_id=agent.pk, message="of a machine")
+
+
+@transaction.atomic
+def join(text: str, joining: Joining, now: datetime) -> Agent:
+    """Register the machine that shows this join token, as an engine with one node. The same message may come again.
+
+    Raises `NoSuchAgent` for a token that is unknown, expired, revoked or used, `AgentRefused` for a machine that does
+    not do, and while that of before may still run jobs.
+    """
+    agent = Agent.objects.select_for_update().filter(join_digest=digest_of(text), revoked_at=None).first()
+    if agent is None or now >= agent.join_expires_at:
+        raise NoSuchAgent("The join token is unknown, expired or revoked.")
+    digest = digest_of(joining.token)
+    if agent.joined_at is not None and agent.digest != digest:
+        raise NoSuchAgent("The join token was used by another machine.")
+    _refuse_machine(joining)
+    if agent.digest != digest:
+        leave_attempts_behind(agent, now)
+    engine, _ = Engine.objects.update_or_create(
+        name=agent.name, defaults={"kind": Engine.Kind.AGENT, "trusted": agent.join_trusted}
+    )
+    _register_node(agent.name, joining)
+    agent.engine, agent.digest, agent.machine, agent.joined_at = engine, digest, joining.machine, now
+    agent.trusted = agent.join_trusted
+    agent.node_report = encode(joining.node) | {"name": agent.name}
+    agent.save()
+    return agent
+
+
+def agent_of(text: str) -> Agent:
+    """The machine with this token; raises `NoSuchAgent`."""
+    agent = Agent.objects.filter(digest=digest_of(text), revoked_at=None).select_related("engine").first()
+    if agent is None:
+        raise NoSuchAgent("The token of this machine is unknown or revoked.")
+    return agent
+
+
+def refuse_other_machine(agent: Agent, *, version: int, machine: str) -> None:
+    """Raise `AgentRefused` where the token has come to another machine, or the agent speaks another version."""
+    if version != VERSION:
+        raise AgentRefused(f"This service speaks version {VERSION} with agents: use the agent of its release.")
+    if machine != agent.machine:
+        raise AgentRefused("This token is of another machine: ask for a join token for this one.")
+
+
+def _register_node(name: str, joining: Joining) -> None:
+    report, lending = joining.node, joining.lending
+    memory_mib = min((gpu.memory_mib for gpu in report.gpus if gpu.memory_mib), default=0)
+    try:
+        node = add_node(
+            name,
+            registered_gpu_type(report.gpu_type, memory_mib),
+            gpus=len(report.gpus),
+            cpus=report.cpus,
+            memory_mib=report.memory_mib,
+            engine=name,
+            emulated=joining.emulated,
+            uuids=[gpu.uuid for gpu in report.gpus if gpu.uuid],
+        )
+    except (GpuTypeRetired, NodeRetired) as error:
+        raise AgentRefused(str(error)) from error
+    window: dict[str, Any] = {"lent_from": None, "lent_until": None}
+    if lending is not None:
+        window = {"lent_from": lending.begins, "lent_until": lending.ends, "lent_zone": lending.zone}
+    Node.objects.filter(pk=node.pk).update(
+        capacity_type=Node.CapacityType.VOLUNTEER, notice_s=int(joining.notice.total_seconds()), **window
+    )
+
+
+def _refuse_name(name: str) -> None:
+    try:
+        name_is_plain(name)
+    except ValidationError as error:
+        raise AgentRefused(" ".join(error.messages)) from error
+    if Engine.objects.filter(name=name).exists() or Node.objects.filter(name=name).exists():
+        raise AgentRefused(f"An engine or a node has the name {name}: choose another.")
+
+
+def _refuse_machine(joining: Joining) -> None:
+    report, lending = joining.node, joining.lending
+    if joining.version != VERSION:
+        raise AgentRefused(f"This service speaks version {VERSION} with agents: use the agent of its release.")
+    if not 1 <= len(report.gpus) <= MOST_GPUS_PER_NODE or report.cpus < 1 or report.memory_mib < 1:
+        raise AgentRefused(f"A machine has 1 to {MOST_GPUS_PER_NODE} GPUs, CPUs and memory.")
+    try:
+        name_is_plain(report.gpu_type)
+    except ValidationError as error:
+        raise AgentRefused(f"Its GPUs have a type without a plain name. {' '.join(error.messages)}") from error
+    if not timedelta() <= joining.notice <= LONGEST_NOTICE:
+        raise AgentRefused("A notice is from 0 s to 24 h.")
+    if lending is not None and (lending.zone not in available_timezones() or lending.begins == lending.ends):
+        raise AgentRefused("The hours need a time zone such as Europe/Berlin, and a begin that is not their end.")

@@ -1,0 +1,110 @@
+"""Decisions of a round per job, read from its archive, and the explanation of one job's state."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from estimation.rate_evidence import limits
+from estimation.rates import Source
+from insight_app.explain.checkpoint_outlook import checkpoint_outlook
+from insight_app.explain.cpu_memory import explain_cpu_memory
+from insight_app.explain.deadline_outlook import deadline_outlook
+from insight_app.explain.placement_odds import placement_odds
+from insight_app.explain.queue_outlook import queue_outlook, waking_nodes
+from insight_app.explain.rate_comparison import explain_measurement
+from insight_app.explain.remaining_work import remaining_work
+from jobs_app.models import Job
+from jobs_app.models.job import JobQuerySet
+from scheduler_app.models import Round
+from scheduler_app.round.archive import Archived, archive_of
+from scheduler_app.round.reason_texts import ReasonText, names_of, reason_texts, reasons_of, rivals_named
+from scheduler_app.round.snapshot import Snapshot
+
+JOBS_PER_QUERY = 1000
+
+
+def rows_seen(archived: Archived, jobs: JobQuerySet, rows: Sequence[int]) -> Iterator[int]:
+    """Those of the rows whose job is among these jobs; asked for in batches."""
+    ids = archived.snapshot.jobs
+    for first in range(0, len(rows), JOBS_PER_QUERY):
+        some = rows[first : first + JOBS_PER_QUERY]
+        seen = {str(pk) for pk in jobs.filter(pk__in=[ids[row] for row in some]).values_list("pk", flat=True)}
+        yield from (row for row in some if ids[row] in seen)
+
+
+def decisions_of(archived: Archived, rows: Sequence[int]) -> list[dict[str, Any]]:
+    """For each of these rows its job's allocation in the round, its share of time under share policies, and its
+    pending reasons."""
+    problem, plan, reasons = archived.snapshot.problem, archived.plan, _reasons_in(archived, rows)
+    configurations = [(row, int(plan.assignment[row])) for row in rows]
+    return [
+        {
+            "job": archived.snapshot.jobs[row],
+            "gpu_type": archived.snapshot.type_of(k) if k >= 0 else None,
+            "gpus": int(problem.gpus[k]) if k >= 0 else 0,
+            "share": None if plan.decision.shares is None else float(plan.decision.shares[row].sum()),
+            "reasons": reasons.get(archived.snapshot.jobs[row], []),
+        }
+        for row, k in configurations
+    ]
+
+
+def _reasons_in(archived: Archived, rows: Sequence[int]) -> dict[str, list[ReasonText]]:
+    """Pending reasons by job id, of the rows that the round left waiting."""
+    snapshot = archived.snapshot
+    if not rows:
+        return {}
+    left = reasons_of(snapshot, archived.plan, rows)
+    return reason_texts(snapshot, left, names_of(rivals_named(snapshot, left)))
+
+
+def rates_used(job: Job, archived: Archived | None) -> list[dict[str, Any]]:
+    """Throughputs that the round used for this job, the fastest per GPU first."""
+    if archived is None or str(job.pk) not in archived.snapshot.jobs:
+        return []
+    snapshot, shares = archived.snapshot, archived.plan.decision.shares
+    row, problem = snapshot.jobs.index(str(job.pk)), snapshot.problem
+    used = [
+        {
+            "gpu_type": snapshot.type_of(k),
+            "gpus": int(problem.gpus[k]),
+            "nodes": int(problem.nodes[k]),
+            **_estimate_of(snapshot, row, k),
+            "share": None if shares is None else float(shares[row, k]),
+        }
+        for k in range(problem.rate.shape[1])
+        if problem.rate[row, k] > 0
+    ]
+    return sorted(used, key=lambda rate: -rate["rate"] / rate["gpus"])
+
+
+def _estimate_of(snapshot: Snapshot, row: int, k: int) -> dict[str, Any]:
+    """The estimate of a rate: what is expected, between which limits four of five runs lie, from what and how many."""
+    rate, evidence = float(snapshot.problem.rate[row, k]), snapshot.evidence
+    spread = float(evidence.spread[row, k])
+    low, high = limits(rate, spread)
+    source, runs = Source(int(snapshot.source[row, k])).name.lower(), int(evidence.runs[row, k])
+    return {"rate": rate, "low": low, "high": high, "spread": spread, "source": source, "runs": runs}
+
+
+def explain_job(job: Job, now: datetime) -> dict[str, Any]:
+    """Explain the job's state: how long it still runs, its odds where it is placed, and the rates of the last round."""
+    record, attempts = Round.objects.latest_committed(), list(job.attempts.all())
+    attempt = job.attempts.live().select_related("gpu_type").order_by("-number").first()
+    return {
+        "state": job.state,
+        "reason": job.reason,
+        "message": job.message,
+        "reasons": job.reasons,
+        "outlook": queue_outlook(job),
+        "deadline": deadline_outlook(job),
+        "waking": waking_nodes(job),
+        "remaining": remaining_work(job, attempts, now),
+        "placement": placement_odds(job, attempts, now),
+        "checkpoints": checkpoint_outlook(job, attempts, now),
+        "rates_used": rates_used(job, archive_of(record)) if record else [],
+        "cpu_memory": explain_cpu_memory(attempt),
+        "measurement": explain_measurement(attempt),
+        "round": record.number if record else None,
+        "would_start": None,
+    }

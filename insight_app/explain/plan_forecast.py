@@ -1,0 +1,93 @@
+"""Forecast of a job that has not been submitted: it joins the queue as it is now, in a few futures that end with it."""
+
+import logging
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from django.conf import settings
+from django.contrib.auth.models import User
+
+from forecast.calibration import Correction
+from forecast.future import OutOfTime
+from forecast.intervals import LEAST_DRAWS, Intervals, forecast
+from insight_app.errors import TooManySolves
+from insight_app.explain.dry_run_inputs import row_of
+from insight_app.explain.solve_slots import solve_slots
+from insight_app.models import JobForecast
+from insight_app.start_forecasts.forecast_store import made_forecast, present_row, read_played
+from insight_app.start_forecasts.reading import ForecastInput, read_forecast_input
+from insight_app.start_forecasts.showing import SWITCHED_OFF, ShownForecast
+from jobs_app.models import Job
+from jobs_app.submission.admission import Admitted
+from jobs_app.submission.enqueue import draft
+
+log = logging.getLogger(__name__)
+
+DRAWS = 16
+BUDGET_S = 1.0
+"""Time after which no further future is played; with fewer than eight, up to `MOST_BUDGETS` times as long."""
+MOST_JOBS = 1_000
+"""Of more unfinished jobs the queue alone takes longer to read than a person waits for a plan."""
+NOWHERE = "No node in service can run the job."
+
+
+class PlannedForecast(NamedTuple):
+    """The forecast of a job that has not been submitted, or why there is none."""
+
+    forecast: ShownForecast | None
+    why_none: str = ""
+
+
+def forecast_plan(asked: Admitted, user: User, now: datetime) -> PlannedForecast:
+    """Forecast the job as if it were submitted now; one at a time for each person, and few for all."""
+    if why := _why_not(asked):
+        return PlannedForecast(None, why)
+    try:
+        with solve_slots.slot_for(user):
+            return _forecast(asked, now)
+    except TooManySolves as error:
+        return PlannedForecast(None, str(error))
+    except Exception:  # a policy may raise whatever it wants; the plan stands without a forecast
+        log.exception("a plan was not forecast")
+        return PlannedForecast(None, "The forecast failed; the log of the service says why.")
+
+
+def _why_not(asked: Admitted) -> str:
+    """Why such a job is not forecast; empty if it is."""
+    if not settings.MOTLEY_FORECASTS:
+        return SWITCHED_OFF
+    if Job.objects.unfinished()[: MOST_JOBS + 1].count() > MOST_JOBS:
+        return f"More than {MOST_JOBS:,} jobs are unfinished: a plan is not forecast then."
+    return ""
+
+
+def _forecast(asked: Admitted, now: datetime) -> PlannedForecast:
+    row = row_of(draft(asked))._replace(created_at=now)
+    read = read_forecast_input(now, also=[row], needs={row.id: _unfinished(asked)})
+    if not read.jobs or read.jobs[-1].id != row.id:
+        return PlannedForecast(None, "It waits for a job without a forecast." if asked.needs else NOWHERE)
+    if (found := _play(read)) is None:
+        return PlannedForecast(None, "The queue is too long to be played in the time that a plan may take.")
+    return PlannedForecast(_shown(read, found, now))
+
+
+def _unfinished(asked: Admitted) -> frozenset[UUID]:
+    """The jobs that it waits for and that have not ended."""
+    needs = [need["job"] for need in asked.needs]
+    return frozenset(Job.objects.unfinished().filter(pk__in=needs).values_list("pk", flat=True) if needs else ())
+
+
+def _play(read: ForecastInput) -> Intervals | None:
+    """Intervals of which those of the last row count; None: there was time for too few futures."""
+    last = len(read.jobs) - 1
+    try:
+        found = forecast(read.present, read.unknowns, read.rounds, draws=DRAWS, budget_s=BUDGET_S, watched=[last])
+    except OutOfTime:
+        return None
+    return found if found.draws >= LEAST_DRAWS else None
+
+
+def _shown(read: ForecastInput, found: Intervals, now: datetime) -> ShownForecast:
+    made = made_forecast(read, found, Correction.of(read_played(now)), len(read.jobs) - 1)
+    return ShownForecast.of(JobForecast(**present_row(made, int((~read.runs).sum()), now)), waits=True)

@@ -1,0 +1,122 @@
+"""How long a job still runs: from the steps that it declares or reports, its array, or jobs that ended before."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from accounting_app.durations.array_samples import read_array_samples
+from accounting_app.durations.boosted_model import read_model
+from accounting_app.durations.duration_history import history_of, read_ended_jobs, request_of
+from accounting_app.durations.stage_history import read_stage_ratios
+from accounting_app.models import DurationForecast
+from estimation.boosted_durations import DurationEstimator
+from estimation.duration_features import Submission
+from estimation.durations import Basis, DurationEstimate, JobTraits
+from estimation.estimate import HIGH, LOW
+from jobs_app.models import Attempt, Job, JobDependency
+from jobs_app.models.job import JobArray
+from scheduler_app.round.arrays import duration_of
+
+FEWEST_OF_ALL = 30
+"""A mean over fewer jobs of all teams would tell how long those of others took."""
+
+
+@dataclass(frozen=True)
+class RemainingWork:
+    """Estimated running time that is left, in seconds, on the GPUs that the job holds; else on average ones."""
+
+    seconds: float
+    least_seconds: float
+    most_seconds: float
+    basis: Basis
+    jobs: int
+    """Ended jobs behind it."""
+    runs: bool
+    """Whether it holds GPUs, so that this is the time to its end unless it is preempted."""
+    detail: str
+    """What it is based on, in words."""
+
+
+def remaining_work(job: Job, attempts: Sequence[Attempt], now: datetime) -> RemainingWork | None:
+    """Running time left of an unfinished job; None where nothing tells."""
+    if job.is_final:
+        return None
+    forecast = DurationForecast.objects.filter(pk=job.pk).first()
+    live = next((attempt for attempt in reversed(attempts) if attempt.state != Attempt.State.ENDED), None)
+    if job.steps_in_all:
+        return _of_steps(job, job.steps_in_all, live, forecast)
+    gpus = forecast.gpus if forecast else job.gpus_min
+    if job.array and (sampled := _sampled(job.array)):
+        return _of_similar(job, sampled, attempts, live, gpus=gpus, now=now)
+    found = DurationEstimator(history_of(read_ended_jobs()), read_model()).estimate(_submission(job, gpus))
+    if found is None or tells_of_few(found):
+        return None
+    if before := read_stage_ratios(JobDependency.objects.filter(child=job)).get(job.pk):
+        found = before.corrected(found)
+    return _of_similar(job, found, attempts, live, gpus=gpus, now=now)
+
+
+def tells_of_few(found: DurationEstimate) -> bool:
+    """Whether the estimate would tell how long a few jobs of other teams took."""
+    return found.basis == Basis.ALL and found.estimate.n < FEWEST_OF_ALL
+
+
+def _sampled(array: JobArray) -> DurationEstimate | None:
+    """Duration of a task, if enough of the array's have ended; not drawn towards history, which may be other teams'."""
+    found = read_array_samples([array.pk]).get(array.pk)
+    return duration_of(array.end - array.start + 1, found._replace(history=None)) if found else None
+
+
+def _submission(job: Job, gpus: int) -> Submission:
+    traits = JobTraits(job.owner_id, job.name, gpus, job.team_id)
+    return Submission(traits, job.created_at, request_of(job.gpu_types), job.time_limit_s)
+
+
+def _of_steps(job: Job, total: int, live: Attempt | None, forecast: DurationForecast | None) -> RemainingWork | None:
+    """Steps left at the measured, else the expected rate; of a waiting job, as much of the forecast as is left."""
+    left = max(total - job.step, 0)
+    if live is not None and (rate := live.measured_rate or live.own_rate):
+        seconds = left / rate
+    elif forecast is not None and forecast.submission_basis == Basis.DECLARED and forecast.submission_s is not None:
+        seconds = forecast.submission_s * left / total
+    else:
+        return None
+    basis, says = (Basis.DECLARED, "declares") if job.total_steps else (Basis.REPORTED, "reports")
+    return RemainingWork(seconds, seconds, seconds, basis, 0, live is not None, f"from the steps it {says}")
+
+
+def _of_similar(
+    job: Job, found: DurationEstimate, attempts: Sequence[Attempt], live: Attempt | None, *, gpus: int, now: datetime
+) -> RemainingWork:
+    """What is left after the work so far; work is counted on the smallest gang of average GPUs."""
+    worked_s = sum(attempt.ran_s(now) * _speed(attempt, gpus) for attempt in attempts)
+    speed = _speed(live, gpus) if live else 1.0
+    estimate = found.estimate
+    return RemainingWork(
+        seconds=estimate.mean_left(worked_s) / speed,
+        least_seconds=estimate.quantile_left(LOW, worked_s) / speed,
+        most_seconds=estimate.quantile_left(HIGH, worked_s) / speed,
+        basis=found.basis,
+        jobs=estimate.n,
+        runs=live is not None,
+        detail=f"from {ended_jobs(found, job.owner.get_username())}",
+    )
+
+
+def _speed(attempt: Attempt, gpus: int) -> float:
+    """Speed of its gang; that of the smallest gang on average GPUs is 1."""
+    return attempt.gpu_count * attempt.relative_speed / gpus
+
+
+def ended_jobs(found: DurationEstimate, owner: str) -> str:
+    """The ended jobs behind the estimate, in words."""
+    n, basis = found.estimate.n, found.basis
+    if basis == Basis.SAMPLED:
+        return f"{n:,} task{'s' * (n != 1)} of its array"
+    if basis == Basis.BOOSTED:
+        return f"a model of {n:,} jobs that ended"
+    if basis == Basis.STAGES:
+        return f"similar jobs, and how the {n:,} stage{'s' * (n != 1)} before took longer or shorter than such"
+    similar = "similar " if basis in (Basis.SIMILAR, Basis.SIMILAR_OF_TEAM) else ""
+    whose = {Basis.SIMILAR_OF_TEAM: "the team", Basis.ALL: "all teams"}.get(basis, owner)
+    return f"{n:,} {similar}job{'s' * (n != 1)} of {whose}"

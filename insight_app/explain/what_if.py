@@ -1,0 +1,285 @@
+"""What-if analysis: changes of a waiting job that would start it, each tested by planning the next round. Read-only."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from itertools import islice
+from math import sqrt
+from typing import Any, Self
+from uuid import UUID
+
+import numpy as np
+
+from accounting_app.fairness.budgets import read_budgets, used_up
+from allocation.gangs import fewest_nodes, fewest_uneven_nodes, servable_gpus
+from allocation.plan_round import Plan
+from allocation.rounds.pending_reasons import left_on_nodes
+from jobs_app.models import Job, Reason
+from jobs_app.models.job import words_of_begin_time
+from jobs_app.models.team import MOST_WEIGHT
+from scheduler_app.models import PolicySetting
+from scheduler_app.round.closed_nodes import close_nodes
+from scheduler_app.round.inputs import InputRows, JobRow, NodeRow, TypeRow
+from scheduler_app.round.job_options import Timing
+from scheduler_app.round.run_round import decide, read_for_round
+from scheduler_app.round.snapshot import Snapshot, build_snapshot
+
+MOST_SIZES = 3
+"""Number of smaller gang sizes that are tried; each costs one planned round."""
+HALVINGS = 3
+"""Bisection steps (geometric) between a weight that is too small and one that is sufficient."""
+BEYOND_LIMIT = 16
+"""Weights up to this multiple of the team's limit are tried for staff."""
+RESUBMITTED = UUID(int=0)
+"""Id of the job that would be submitted in place of this one."""
+
+
+class ChangeKind(StrEnum):
+    ANOTHER_TYPE = "another_type"
+    FEWER_GPUS = "fewer_gpus"
+    HIGHER_WEIGHT = "higher_weight"
+
+
+@dataclass(frozen=True)
+class ProposedChange:
+    """A change with which the next round would start the job; `changes` are fields of its spec."""
+
+    kind: ChangeKind
+    detail: str
+    changes: Mapping[str, Any]
+    gpu_type: str
+    gpus: int
+    anew: bool = True
+    """True: the job must be resubmitted (cloned) with the change; False: it can be changed while it waits."""
+    for_staff: bool = False
+
+
+@dataclass(frozen=True)
+class WouldStart:
+    """Changes that would start the job, the least costly for other jobs first; `note` explains the result."""
+
+    note: str
+    options: list[ProposedChange] = field(default_factory=list)
+
+
+def what_would_start(job: Job, now: datetime) -> WouldStart:
+    """Changes of one field of the job with which the next round would start it."""
+    if job.state != Job.State.QUEUED:
+        return WouldStart(f"The job is not waiting: it {_words_of(Job.State(job.state))}.")
+    as_it_is = None if job.held else WhatIf.of(job, now, changed=False)
+    if as_it_is is None:
+        return WouldStart(_why_not_considered(job, now))
+    planned, what_if = as_it_is.planned(as_it_is.row), WhatIf.of(job, now, changed=True) or as_it_is
+    if planned.throttled:
+        return WouldStart("The limit of running jobs of its array is reached; no change of this job would start it.")
+    if planned.gpus:
+        return WouldStart(f"No change is needed: the next round would give it {planned.words}.")
+    found = [*_another_type(what_if, planned), *_fewer_gpus(what_if, planned), *_higher_weight(what_if, job)]
+    return WouldStart(_FOUND if found else _NONE_FOUND, found)
+
+
+def _words_of(state: Job.State) -> str:
+    """`is running`, `has failed`."""
+    if state not in Job.FINAL:
+        return f"is {state.label}"
+    return f"has been {state.label}" if state == Job.State.CANCELLED else f"has {state.label}"
+
+
+def _why_not_considered(job: Job, now: datetime) -> str:
+    """Why no round considers the job now."""
+    if job.held:
+        return "The job is held: release it."
+    if job.begin_time and job.begin_time > now:
+        return f"{words_of_begin_time(job.begin_time)} Change or remove that time, and it is considered before."
+    budget = used_up(read_budgets(now, [job.team_id])).get(job.team_id)
+    if budget and job.reason != Reason.DEPENDENCY:
+        return f"{budget.why_jobs_wait} No change of this job would start it before; a larger budget would."
+    return "The job waits for other jobs; no change would start it."
+
+
+_FOUND = "Each change was tested by planning the next round with it, in the current state of the cluster."
+_NONE_FOUND = "No other GPU type, smaller gang or higher weight was found with which the next round would start it."
+
+
+@dataclass(frozen=True)
+class PlannedRound:
+    """The planned next round; `row` is the job's row in it, None if it was left out."""
+
+    snapshot: Snapshot
+    plan: Plan
+    row: int | None
+    throttled: bool
+    nodes: Sequence[NodeRow]
+
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs that the job gets."""
+        return 0 if self._configuration < 0 else int(self.snapshot.problem.gpus[self._configuration])
+
+    @property
+    def gpu_type(self) -> str:
+        return self.snapshot.type_of(self._configuration)
+
+    @property
+    def words(self) -> str:
+        return f"{self.gpus} {self.gpu_type.upper()}"
+
+    def has_room_for(self, row: JobRow, kind: str, gpus: int) -> bool:
+        """Whether a gang of this size fits on the type's remaining GPUs, CPUs and memory."""
+        inventory, fewest = self.snapshot.inventory, fewest_uneven_nodes if row.uneven_gang else fewest_nodes
+        left = left_on_nodes(inventory, self.plan.owner)
+        blocks = servable_gpus(*left, cpus_per_gpu=row.cpus_per_gpu, memory_per_gpu_mib=row.memory_per_gpu_mib)
+        usable = (inventory.node_type == self.snapshot.types.index(kind)) & np.array(self.with_storage(row))
+        at_one_engine = [usable & nodes for nodes in inventory.domains] or [usable]
+        return any(fewest(blocks[nodes].tolist(), gpus) is not None for nodes in at_one_engine)
+
+    def with_storage(self, row: JobRow) -> list[bool]:
+        """Whether each node has the storage that the job names."""
+        return [node.storage.issuperset(row.needs) for node in self.nodes]
+
+    @property
+    def _configuration(self) -> int:
+        return -1 if self.row is None else int(self.plan.assignment[self.row])
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """Input of the next round, in which one job may be replaced."""
+
+    rows: InputRows
+    timing: Timing
+    setting: PolicySetting
+    row: JobRow
+
+    @classmethod
+    def of(cls, job: Job, now: datetime, *, changed: bool) -> Self | None:
+        """None if a round would not consider the job. `changed`: whether shares are recomputed."""
+        setting = PolicySetting.objects.current()
+        rows, timing = read_for_round(now, setting, changed=changed)
+        row = next((row for row in rows.jobs if row.id == job.pk), None)
+        return cls(rows, timing, setting, row) if row else None
+
+    def planned(self, row: JobRow) -> PlannedRound:
+        """Plan the round with this row in place of the job; a resubmitted job comes last."""
+        in_place = [row if other.id == self.row.id else other for other in self.rows.jobs]
+        jobs = sorted(in_place, key=lambda other: other.id == RESUBMITTED)
+        rows = replace(self.rows, jobs=jobs)
+        snapshot, left_out = close_nodes(*build_snapshot(rows, self.timing), rows, self.timing)
+        plan = decide(snapshot, self.setting.policy, self.setting.parameters)
+        name = str(row.id)
+        position = snapshot.jobs.index(name) if name in snapshot.jobs else None
+        return PlannedRound(snapshot, plan, position, row in left_out.throttled, self.rows.nodes)
+
+    def anew(self, **columns: Any) -> JobRow:
+        """The job as resubmitted, with these columns changed."""
+        return self.row._replace(
+            id=RESUBMITTED,
+            array_id=None,
+            at_a_time=None,
+            array_tasks=None,
+            created_at=self.timing.now,
+            step=0,
+            attained_gpu_s=0.0,
+            work_lost_gpu_s=0.0,
+            attempt_count=0,
+            **columns,
+        )
+
+    @property
+    def types(self) -> list[TypeRow]:
+        """GPU types with enough memory for the job, the cheapest first."""
+        able = [kind for kind in self.rows.types if kind.memory_mib >= self.row.gpu_memory_mib]
+        return sorted(able, key=lambda kind: kind.price_per_hour)
+
+    def fewest_on(self, kind: TypeRow, replicas: int | None = None) -> int:
+        """GPUs of that type that so many replicas take, the fewest if not said; 0: none can be there."""
+        row = self.row
+        least = row.gpus_per_replica.replicas(row.gpus_min, row.gpus_max)[0] if replicas is None else replicas
+        return least * row.gpus_per_replica.on(kind.name)
+
+    def allows(self, kind: TypeRow) -> bool:
+        return not self.row.gpu_types or kind.name in self.row.gpu_types
+
+
+def _another_type(what_if: WhatIf, as_it_is: PlannedRound) -> Iterator[ProposedChange]:
+    """The cheapest GPU type that the job does not allow and that has room for it."""
+    for kind in what_if.types:
+        gpus = what_if.fewest_on(kind)
+        if what_if.allows(kind) or not gpus or not as_it_is.has_room_for(what_if.row, kind.name, gpus):
+            continue
+        types = [*what_if.row.gpu_types, kind.name]
+        planned = what_if.planned(what_if.anew(gpu_types=types))
+        if planned.gpus:
+            detail = (
+                f"If it also allowed {kind.name.upper()}, it would get {planned.words}.{_progress_lost(what_if.row)}"
+            )
+            yield ProposedChange(ChangeKind.ANOTHER_TYPE, detail, {"gpu_types": types}, planned.gpu_type, planned.gpus)
+            return
+
+
+def _fewer_gpus(what_if: WhatIf, as_it_is: PlannedRound) -> Iterator[ProposedChange]:
+    """The largest smaller gang, in replicas where these take several GPUs, that fits on the remaining GPUs."""
+    row, allowed = what_if.row, [kind for kind in what_if.types if what_if.allows(kind)]
+    replica = row.gpus_per_replica
+    fewest, most = replica.replicas(row.gpus_min, row.gpus_max)
+    elastic, (name, noun) = most > fewest, ("replicas", "replicas") if replica.several else ("gpus", "GPUs")
+
+    def has_room(size: int) -> bool:
+        gangs = [(kind.name, gpus) for kind in allowed if (gpus := what_if.fewest_on(kind, size))]
+        return any(as_it_is.has_room_for(row, *gang) for gang in gangs)
+
+    sizes = filter(has_room, range(min(fewest - 1, len(as_it_is.snapshot.gpus)), 0, -1))
+    for size in islice(sizes, MOST_SIZES):
+        gpus_min, gpus_max = replica.gpus(size, most if elastic else size)
+        planned = what_if.planned(what_if.anew(gpus_min=gpus_min, gpus_max=gpus_max))
+        if planned.gpus:
+            least = f"at least {size} instead of {fewest}" if elastic else f"{size} instead of {fewest}"
+            detail = f"If it asked for {least} {noun}, it would get {planned.words}.{_progress_lost(row)}"
+            asked = {"min": size, "max": most} if elastic else size
+            yield ProposedChange(ChangeKind.FEWER_GPUS, detail, {name: asked}, planned.gpu_type, planned.gpus)
+            return
+
+
+def _progress_lost(row: JobRow) -> str:
+    return " Its progress so far would be lost." if row.step or row.attempt_count else ""
+
+
+def _higher_weight(what_if: WhatIf, job: Job) -> Iterator[ProposedChange]:
+    """A higher weight, close to the smallest that suffices: within the team's limit, else for staff only."""
+    limit = job.team.most_job_weight
+    for most, for_staff in ((limit, False), (BEYOND_LIMIT * max(limit, job.weight), True)):
+        weight = _sufficient_weight(what_if, min(most, MOST_WEIGHT))
+        if weight is not None:
+            planned = what_if.planned(what_if.row._replace(weight=weight))
+            detail = f"With a weight of {weight:g} instead of {job.weight:g}, it would get {planned.words}."
+            if for_staff:
+                detail += f" The team's limit is {limit:g}: only an administrator can set this weight."
+            changes = {"weight": weight}
+            yield ProposedChange(
+                ChangeKind.HIGHER_WEIGHT,
+                detail,
+                changes,
+                planned.gpu_type,
+                planned.gpus,
+                anew=False,
+                for_staff=for_staff,
+            )
+            return
+
+
+def _sufficient_weight(what_if: WhatIf, most: float) -> float | None:
+    """A weight of at most `most` with which the job starts, found by bisection."""
+    less, enough = what_if.row.weight, most
+
+    def starts(weight: float) -> bool:
+        return what_if.planned(what_if.row._replace(weight=weight)).gpus > 0
+
+    if enough <= less or not starts(enough):
+        return None
+    for _ in range(HALVINGS):
+        between = float(f"{sqrt(less * enough):.2g}")
+        if not less < between < enough:
+            break
+        less, enough = (less, between) if starts(between) else (between, enough)
+    return enough

@@ -1,0 +1,30 @@
+"""Delete expired rows (retention)."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils import timezone
+
+from operations.retention import count_expired, delete_expired
+
+
+class Command(BaseCommand):
+    help = "Deletes rows older than the MOTLEY_KEEP_* settings allow; the scheduler does so once an hour."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--dry-run", action="store_true", help="Only count what would be deleted.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        now = timezone.now()
+        if options["dry_run"]:
+            self._list(count_expired(now), "Nothing was deleted.")
+            return
+        run = delete_expired(now)
+        self._list(run.removed, "Deleted.")
+        if run.faults:
+            raise CommandError("; ".join(f"{label}: {fault}" for label, fault in run.faults.items()))
+
+    def _list(self, counts: dict[str, int], end: str) -> None:
+        for label, count in counts.items():
+            self.stdout.write(f"{count:>9}  {label}")
+        self.stdout.write(end)

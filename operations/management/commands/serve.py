@@ -1,0 +1,226 @@
+"""The embedded mode in one command: web, scheduler and local engine on this machine."""
+
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand, CommandError
+from django.db import OperationalError
+
+from cluster_app.models import Node
+from connections_app.register_machine import register_this_machine
+from engines.attempt_files import write_whole
+from engines.linux import sync
+from engines.protocol import EngineError
+from operations import demo
+from operations.host_setup import Host, collect_static_files, prepare_host
+
+ADMIN, DEMO_USER = "admin", "demo"
+GRACE_S = 10
+LOOPS = ("engines", "rounds")
+"""The scheduler's loops, each a process of its own: a solver that holds the interpreter delays no command."""
+
+
+class Command(BaseCommand):
+    help = "Migrates the database, creates the first accounts and a demo cluster, and runs the service until Ctrl-C."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        port = _port(os.environ.get("MOTLEY_PORT", "8000"))
+        url = f"http://localhost:{port}"
+        with _exclusive_data_folder(url):
+            _refuse_busy_port(port)
+            self._serve(port, url)
+
+    def _serve(self, port: int, url: str) -> None:
+        with _disk_errors_explained():
+            call_command("migrate", verbosity=0)
+            collect_static_files()
+            host = _prepared()
+            self._accounts(url)
+        with_samples = self._slurm_cluster(host) if os.environ.get("SLURM") == "1" else self._inventory()
+        environment = os.environ | host.environment() | {"MOTLEY_URL": url, "MOTLEY_DEMO": str(int(with_samples))}
+        children = [Child(command, environment) for command in _commands(port, with_samples=with_samples)]
+        self.stdout.write(f"\nMotley is at {url}  (Ctrl-C stops the service; running jobs continue)\n")
+        _run_until_told(children)
+        self.stdout.write("Stopped. Running jobs continue; `make run` finds them again.")
+
+    def _accounts(self, url: str) -> None:
+        """The first accounts; their passwords are printed once, the demo user's is in demo.env."""
+        admin = demo.create_login(ADMIN, staff=True)
+        if admin:
+            self.stdout.write(f"administrator: {admin.username}  password: {admin.password}  (shown only now)")
+        login = demo.create_login(DEMO_USER, staff=False)
+        demo.create_teams(DEMO_USER)
+        path = settings.VAR_DIR / "demo.env"
+        if login or not path.exists():
+            login = login or demo.renew_password(DEMO_USER)
+            self.stdout.write(f"demo user:     {login.username}   password: {login.password}")
+            _write_private(path, _demo_env(url, login))
+        else:
+            lines = [line for line in path.read_text().splitlines() if not line.startswith("export MOTLEY_URL=")]
+            _write_private(path, "\n".join([f"export MOTLEY_URL={url}", *lines, ""]))
+
+    def _inventory(self) -> bool:
+        """Register real GPUs, or else declare the emulated cluster; returns whether to submit sample jobs."""
+        found = register_this_machine()
+        if found:
+            self.stdout.write(f"found {found}")
+            return False
+        if os.environ.get("DEMO") == "0":
+            return False
+        if not Node.objects.exists():
+            demo.declare_emulated_cluster()
+            self.stdout.write("declared an emulated cluster: 4 A100, 8 V100, 8 T4 on five nodes")
+        return bool(Node.objects.filter(emulated=True).exists())
+
+    def _slurm_cluster(self, host: Host) -> bool:
+        """Start a private Slurm cluster and schedule on it; returns whether to submit sample jobs."""
+        cluster = demo.private_slurm_cluster(settings.VAR_DIR / "slurm")
+        try:
+            cluster.up()
+        except EngineError as error:
+            raise CommandError(str(error)) from error
+        root = host.engine_root.with_name(f"{host.engine_root.name}-slurm")
+        demo.declare_slurm_cluster(cluster, root=root, search_path=host.job_path)
+        self.stdout.write(
+            f"started a private Slurm cluster of five emulated nodes: SLURM_CONF={cluster.conf} squeue\n"
+            f"it goes on when the service stops; `manage.py stopslurm` ends it and its jobs"
+        )
+        return os.environ.get("DEMO") != "0"
+
+
+class Child:
+    """A child process of the service: ends with its parent, even if that is killed, and is restarted if it dies."""
+
+    def __init__(self, command: list[str], environment: dict[str, str]) -> None:
+        self.command, self.environment = ["setpriv", "--pdeathsig", "TERM", *command], environment
+        self.name = " ".join(command[1:3])
+        self.may_end = "demojobs" in command
+        self.process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(self.command, env=self.environment, cwd=settings.BASE_DIR, start_new_session=True)  # noqa: S603
+
+    def restart_if_ended(self) -> None:
+        code = self.process.poll()
+        if code is not None and not (self.may_end and code == 0):
+            print(f"A process of the service ended with {code}, and is restarted: {self.name}")
+            self.process = self._start()
+
+    def stop(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def _commands(port: int, *, with_samples: bool) -> list[list[str]]:
+    manage = [sys.executable, str(settings.BASE_DIR / "manage.py")]
+    web = [sys.executable, "-m", "gunicorn", "config.wsgi"]
+    for address in _local_addresses():
+        web += ["--bind", f"[{address}]:{port}" if ":" in address else f"{address}:{port}"]
+    web += ["--workers", "2", "--threads", "16", "--umask", "0077", "--preload", "--log-level", "warning"]
+    samples = [[*manage, "demojobs", "--skip-checks", "--owner", DEMO_USER]] if with_samples else []
+    loops = [[*manage, "schedule", "--skip-checks", "--only", name] for name in LOOPS]  # we have passed the checks
+    return [web, *loops, *samples]
+
+
+def _run_until_told(children: list[Child]) -> None:
+    told = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: told.set())
+    while not told.wait(1):
+        for child in children:
+            child.restart_if_ended()
+    for child in children:
+        child.stop()
+
+
+@contextmanager
+def _disk_errors_explained() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, OperationalError) as error:
+        raise CommandError(
+            f"Motley could not write its data in {settings.VAR_DIR} ({error}): check that the disk is not full, that "
+            "you may write there, and that no other program has locked the database."
+        ) from error
+
+
+def _prepared() -> Host:
+    try:
+        return prepare_host()
+    except EngineError as error:
+        raise CommandError(str(error)) from error
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < 2**16):
+        raise CommandError(f"MOTLEY_PORT is {text!r}: write a port from 1 to 65535, as MOTLEY_PORT=8001 make run")
+    return int(text)
+
+
+@contextmanager
+def _exclusive_data_folder(url: str) -> Iterator[None]:
+    """Hold a file lock on the data folder, which the kernel releases however the process ends."""
+    settings.VAR_DIR.mkdir(parents=True, exist_ok=True)
+    with (settings.VAR_DIR / "serving").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.seek(0)
+            there = f"Motley runs with the data in {settings.VAR_DIR} already, at {file.read()}"
+            remedy = (
+                "stop that one, or give this one data of its own: MOTLEY_VAR=/another/folder MOTLEY_PORT=8001 make run"
+            )
+            raise CommandError(f"{there}: {remedy}") from error
+        file.truncate(0)
+        print(url, end="", file=file, flush=True)
+        yield
+
+
+def _local_addresses() -> list[str]:
+    """The addresses of `localhost`: a job that could listen on one of them would be sent people's tokens."""
+    with socket.socket(socket.AF_INET6) as probe, suppress(OSError):
+        probe.bind(("::1", 0))
+        return ["127.0.0.1", "::1"]
+    return ["127.0.0.1"]
+
+
+def _refuse_busy_port(port: int) -> None:
+    for address in _local_addresses():
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((address, port))
+            except OSError as error:
+                remedy = "stop what listens there, or choose another one: MOTLEY_PORT=8001 make run"
+                raise CommandError(f"Port {port} is in use: {remedy}") from error
+
+
+def _demo_env(url: str, login: demo.Login) -> str:
+    values = {
+        "MOTLEY_URL": url,
+        "MOTLEY_USER": login.username,
+        "MOTLEY_PASSWORD": login.password,
+        "MOTLEY_TOKEN": demo.create_token(login.username),
+    }
+    return "".join(f"export {name}={value}\n" for name, value in values.items())
+
+
+def _write_private(path: Path, text: str) -> None:
+    """A file of the service alone, which lasts through a power cut."""
+    write_whole(path, text)
+    sync(path.parent)

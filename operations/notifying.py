@@ -1,0 +1,57 @@
+"""Notifications, sent by a thread beside the rounds."""
+
+import logging
+import threading
+from datetime import datetime, timedelta
+from time import monotonic
+
+from django.db import close_old_connections, connection
+from django.utils import timezone
+
+from insight_app.late_starts import announce_late_starts
+from jobs_app.failed_shares import announce_failed_shares
+from jobs_app.models import Notification
+from jobs_app.notifications.sending import send_due
+
+log = logging.getLogger(__name__)
+LOOK_EVERY = timedelta(minutes=1)
+
+
+class Sender:
+    """Looks for late starts and failing teams once a minute, and sends what is due; one thread at a time."""
+
+    def __init__(self) -> None:
+        self._looked_at = float("-inf")
+        self._thread: threading.Thread | None = None
+
+    def work(self, now: datetime) -> None:
+        """Start the thread if it has something to do and is not at work; it is not waited for."""
+        if self._thread is not None and self._thread.is_alive():
+            return
+        if self._is_time_to_look() or Notification.objects.due(now).exists():
+            self._thread = threading.Thread(target=self._run, name="notifications", daemon=True)
+            self._thread.start()
+
+    def _is_time_to_look(self) -> bool:
+        return monotonic() - self._looked_at >= LOOK_EVERY.total_seconds()
+
+    def _run(self) -> None:
+        close_old_connections()
+        try:
+            if self._is_time_to_look():
+                self._looked_at = monotonic()
+                look(timezone.now())
+            send_due(timezone.now())
+        except Exception:  # the next turn tries again
+            log.exception("notifications could not be sent")
+        finally:
+            connection.close()  # of this thread
+
+
+SENDER = Sender()
+
+
+def look(now: datetime) -> None:
+    """Write the notifications of what no transaction tells: the time that has passed, and shares."""
+    announce_late_starts(now)
+    announce_failed_shares(now)

@@ -1,1 +1,0 @@
-"""Forecasts of jobs' durations: recorded when they are made, compared with the truth when jobs end."""

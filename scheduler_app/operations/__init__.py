@@ -1,1 +1,0 @@
-"""The running of the service: metrics, readiness, health, the host, the demo."""

@@ -1,0 +1,219 @@
+"""What teams were entitled to and got, over an hour written by hand.
+
+Vision (weight 2) runs all the hour on a GPU of speed 1.5; language (weight 1) waits for half of it, then runs on one
+of speed 0.5. Either could use both GPUs.
+"""
+
+from datetime import UTC, datetime, timedelta
+from math import e
+
+import pytest
+from django.db.models import Sum
+
+from accounting_app.fairness.history import WINDOWS, cluster_states, hours_of_days
+from accounting_app.fairness.usage_ledger import (
+    MINUTE,
+    ActiveTeam,
+    TeamShare,
+    accrue,
+    entitlement,
+    jain_index_of_teams,
+    periods_between,
+    team_shares,
+)
+from accounting_app.models import GpuTypeUsage, TeamBacklog, TeamUsage
+from allocation.fairness import FORGOTTEN_S
+from cluster_app.models import Gpu, GpuType, Node
+from jobs_app.models import Attempt, GpuClaim, Job
+from scheduler_app.models import SchedulerLease
+from tests.service_lab import Lab
+
+HOUR = timedelta(hours=1)
+NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
+Running = Attempt.State.RUNNING
+
+
+def pass_time(start: datetime, end: datetime, *, step: timedelta) -> None:
+    while start < end:
+        start += step
+        accrue(start)
+
+
+@pytest.fixture
+def hour(lab: Lab) -> Lab:
+    """The hour before one o'clock, in the ledger."""
+    lab.node("n1", gpus=2)
+    lab.team("vision", weight=2)
+    elastic = {"min": 1, "max": 2}
+    seeing = lab.submit(gpus=elastic)
+    speaking = lab.submit(gpus=elastic, owner=lab.user("bob", "language"))
+    SchedulerLease.objects.create(pk=1, accrued_until=NOON)
+    lab.attempt(seeing, state=Running, started_at=NOON, relative_speed=1.5)
+    pass_time(NOON, NOON + HOUR / 2, step=timedelta(seconds=45))
+    lab.attempt(speaking, state=Running, started_at=NOON + HOUR / 2, relative_speed=0.5)
+    pass_time(NOON + HOUR / 2, NOON + HOUR, step=timedelta(seconds=45))
+    return lab
+
+
+def of_team(name: str, column: str) -> float:
+    return float(TeamUsage.objects.filter(team__name=name).aggregate(sum=Sum(column))["sum"])
+
+
+@pytest.mark.parametrize(("team", "seconds"), [("vision", 2400), ("language", 1200)])
+def test_entitlement_follows_the_weights(hour: Lab, team: str, seconds: float) -> None:
+    assert of_team(team, "entitled_share_s") == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(("team", "gpu_s"), [("vision", 3600), ("language", 1800)])
+def test_gpu_seconds_are_those_of_the_attempts(hour: Lab, team: str, gpu_s: float) -> None:
+    assert of_team(team, "gpu_s") == pytest.approx(gpu_s)
+
+
+@pytest.mark.parametrize(("team", "work"), [("vision", 5400), ("language", 900)])
+def test_work_is_weighed_by_speed(hour: Lab, team: str, work: float) -> None:
+    assert of_team(team, "work_gpu_s") == pytest.approx(work)
+
+
+def test_entitlements_add_up_to_the_whole_cluster_in_every_minute(hour: Lab) -> None:
+    sums = TeamUsage.objects.values("minute").annotate(sum=Sum("entitled_share_s")).order_by("minute")
+    assert [row["sum"] for row in sums] == pytest.approx([60.0] * 60)
+
+
+def test_shares_of_what_was_delivered_add_up(hour: Lab) -> None:
+    shares = {share.team: share for share in team_shares(NOON)}
+    assert [shares[name].delivered for name in ("vision", "language")] == pytest.approx([6 / 7, 1 / 7])
+
+
+def test_the_ratio_is_what_was_delivered_over_what_was_due(hour: Lab) -> None:
+    shares = {share.team: share for share in team_shares(NOON)}
+    assert [shares[name].ratio for name in ("vision", "language")] == pytest.approx([9 / 7, 3 / 7])
+
+
+def test_a_backlog_is_shown_in_gpu_hours_of_the_cluster(hour: Lab) -> None:
+    shares = {share.team: share.backlog_gpu_hours for share in team_shares(NOON)}
+    backlogs_s = dict(TeamBacklog.objects.values_list("team__name", "cluster_s"))
+    assert backlogs_s["language"] > 0
+    assert shares == pytest.approx({team: 2 * cluster_s / 3600 for team, cluster_s in backlogs_s.items()})
+
+
+def test_jains_index_of_the_hour(hour: Lab) -> None:
+    assert jain_index_of_teams(team_shares(NOON)) == pytest.approx(0.8)
+
+
+def test_busy_and_present_gpu_seconds_of_a_type(hour: Lab) -> None:
+    sums = GpuTypeUsage.objects.aggregate(busy=Sum("busy_gpu_s"), present=Sum("present_gpu_s"))
+    assert (sums["busy"], sums["present"]) == pytest.approx((5400, 7200))
+
+
+def test_accruing_again_at_the_same_moment_adds_nothing(hour: Lab) -> None:
+    accrue(NOON + HOUR)
+    assert of_team("vision", "gpu_s") == pytest.approx(3600)
+
+
+def test_a_team_without_jobs_is_entitled_to_nothing(hour: Lab) -> None:
+    hour.team("idle", weight=10)
+    accrue(NOON + HOUR + timedelta(minutes=1))
+    assert not TeamUsage.objects.filter(team__name="idle").exists()
+
+
+def test_a_team_whose_jobs_are_all_held_is_entitled_to_nothing(lab: Lab) -> None:
+    lab.node("n1")
+    lab.submit()
+    Job.objects.update(held=True)
+    SchedulerLease.objects.create(pk=1, accrued_until=NOON)
+    accrue(NOON + HOUR / 2)
+    assert not TeamUsage.objects.exists()
+
+
+def test_a_team_whose_jobs_all_have_a_later_begin_time_is_entitled_to_nothing(lab: Lab) -> None:
+    lab.node("n1")
+    lab.submit()
+    Job.objects.update(begin_time=NOON + timedelta(days=1))
+    SchedulerLease.objects.create(pk=1, accrued_until=NOON)
+    accrue(NOON + HOUR / 2)
+    assert not TeamUsage.objects.exists()
+
+
+def test_of_a_long_outage_only_the_last_hour_is_told(lab: Lab) -> None:
+    lab.node("n1")
+    lab.submit()
+    SchedulerLease.objects.create(pk=1, accrued_until=NOON - 5 * HOUR)
+    accrue(NOON)
+    assert of_team("vision", "entitled_share_s") == pytest.approx(3600)
+
+
+def test_an_interval_is_cut_at_the_minutes() -> None:
+    cut = list(periods_between(NOON + timedelta(seconds=50), NOON + timedelta(seconds=130), MINUTE))
+    minutes = [NOON + timedelta(minutes=n) for n in range(3)]
+    assert cut == list(zip(minutes, (10, 60, 10), strict=True))
+
+
+def test_a_team_is_entitled_to_no_more_than_its_jobs_can_use() -> None:
+    active = {1: ActiveTeam(weight=8, demand=2), 2: ActiveTeam(weight=1, demand=10), 3: ActiveTeam(weight=1, demand=10)}
+    assert entitlement(active, gpus=10) == pytest.approx({1: 0.2, 2: 0.4, 3: 0.4})
+
+
+def test_without_an_active_team_nothing_is_entitled() -> None:
+    assert entitlement({}, gpus=4) == {}
+
+
+def test_a_team_is_behind_by_what_it_did_not_receive(lab: Lab) -> None:
+    """Vision runs alone for half an hour in which language was entitled to a third."""
+    lab.node("n1", gpus=2)
+    lab.team("vision", weight=2)
+    elastic = {"min": 1, "max": 2}
+    seeing = lab.submit(gpus=elastic)
+    lab.submit(gpus=elastic, owner=lab.user("bob", "language"))
+    SchedulerLease.objects.create(pk=1, accrued_until=NOON)
+    lab.attempt(seeing, state=Running, started_at=NOON)
+    accrue(NOON + HOUR / 2)
+    backlogs = dict(TeamBacklog.objects.values_list("team__name", "cluster_s"))
+    assert backlogs == pytest.approx({"vision": 0, "language": 600})
+
+
+def test_a_backlog_is_forgotten_over_hours(lab: Lab) -> None:
+    TeamBacklog.objects.create(team=lab.team("vision"), cluster_s=100)
+    SchedulerLease.objects.create(pk=1, accrued_until=NOON)
+    pass_time(NOON, NOON + timedelta(seconds=FORGOTTEN_S), step=timedelta(minutes=30))
+    assert TeamBacklog.objects.get().cluster_s == pytest.approx(100 / e)
+
+
+def shares(*delivered: float) -> list[TeamShare]:
+    return [TeamShare(str(n), 1, 1 / len(delivered), got, 0, 0) for n, got in enumerate(delivered)]
+
+
+@pytest.mark.parametrize(("delivered", "index"), [((0.5, 0.5), 1.0), ((1.0, 0.0), 0.5), ((1.0, 0.0, 0.0, 0.0), 0.25)])
+def test_jains_index_goes_from_one_for_all_to_one_over_n(delivered: tuple[float, ...], index: float) -> None:
+    assert jain_index_of_teams(shares(*delivered)) == pytest.approx(index)
+
+
+def test_jains_index_of_nothing_is_unknown() -> None:
+    assert jain_index_of_teams([]) is None
+
+
+def test_gpus_that_start_that_are_out_of_service_and_that_are_asked_for_are_told(lab: Lab) -> None:
+    lab.node("n1", gpus=2)
+    lab.node("n2", gpus=3)
+    Node.objects.filter(name="n2").update(state=Node.State.CORDONED, reason="fan")
+    held = lab.attempt(lab.submit(gpus=1), state=Attempt.State.LAUNCHING)
+    GpuClaim.objects.create(gpu=Gpu.objects.filter(node__name="n1")[0], attempt=held, held_from=NOON)
+    Job.objects.filter(pk=held.job_id).update(state=Job.State.STARTING)
+    lab.submit(gpus=2)
+    SchedulerLease.objects.create(pk=1, accrued_until=NOON)
+    accrue(NOON + MINUTE)
+    sums = GpuTypeUsage.objects.aggregate(*map(Sum, ("busy_gpu_s", "starting_gpu_s", "out_gpu_s", "present_gpu_s")))
+    assert [*sums.values()] == pytest.approx([0, 60, 180, 300])
+    assert TeamUsage.objects.aggregate(sum=Sum("waiting_gpu_s"))["sum"] == pytest.approx(120)
+    (state,) = cluster_states(WINDOWS["1h"], NOON + 2 * MINUTE)
+    assert (state.starting, state.out, state.idle, state.waiting, state.demand) == pytest.approx((1, 3, 1, 2, 3))
+    assert cluster_states(WINDOWS["1h"], NOON + MINUTE / 2) == []
+
+
+def test_utilization_is_told_by_day_and_hour(lab: Lab) -> None:
+    lab.node("n1")
+    kind = GpuType.objects.get()
+    for minute, busy in ((NOON, 60), (NOON + MINUTE, 0), (NOON - timedelta(days=1), 30)):
+        GpuTypeUsage.objects.create(gpu_type=kind, minute=minute, busy_gpu_s=busy, present_gpu_s=60)
+    today, yesterday = hours_of_days(NOON + HOUR)
+    assert (today.day, today.hours[12], today.hours[11]) == (NOON.date(), 0.5, None)
+    assert yesterday.hours[12] == 0.5

@@ -1,0 +1,45 @@
+"""The service on a private Slurm cluster: its engine is added, tested, its nodes taken over, and a job runs there."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cluster_app.models import Engine, Node
+from connections_app.models import EngineProbe
+from connections_app.probe import ask_for_probe
+from connections_app.sync_nodes import sync_nodes
+from engines.slurm.private_cluster import PrivateCluster
+from jobs_app.models import Job
+from tests.service_lab import Lab
+
+pytestmark = pytest.mark.xdist_group("slurm")
+
+
+@pytest.fixture
+def hpc(lab: Lab, slurm_cluster: PrivateCluster) -> Iterator[Engine]:
+    root = Path(tempfile.mkdtemp(prefix="motley-slurm-"))
+    root.chmod(0o755)
+    options = {"root": str(root), "slurm_conf": str(slurm_cluster.conf), "late_disk_s": 5}
+    yield Engine.objects.create(name="hpc", kind=Engine.Kind.SLURM, options=options)
+    shutil.rmtree(root)
+
+
+def test_an_engine_is_tested_then_its_nodes_are_taken_over_and_run_a_job(lab: Lab, hpc: Engine) -> None:
+    probe = ask_for_probe(hpc, actor=None)
+    lab.until(lambda: EngineProbe.objects.filter(pk=probe.pk).exclude(ended_at=None).first())
+    probe.refresh_from_db()
+    assert probe.passed, (probe.message, probe.log)
+    hpc.refresh_from_db()
+    assert sorted(sync_nodes(hpc, actor=None)) == [
+        "Node n1 was added: 4 x a100",
+        "Node n2 was added: 4 x a100",
+        "Node n3 was added: 4 x v100",
+    ]
+    job = lab.submit("hostname; echo $SLURMD_NODENAME", gpu_types=["v100"], gpus=2)
+    lab.until_state(job, Job.State.SUCCEEDED)
+    assert job.attempts.get().nodes == ["n3"]
+    assert "n3" in lab.output(job)
+    assert set(Node.objects.values_list("health", flat=True)) == {"healthy"}

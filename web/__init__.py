@@ -1,0 +1,1 @@
+"""Everything that is spoken over HTTP: pages, REST routes, and what all routes share."""

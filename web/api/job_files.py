@@ -1,0 +1,144 @@
+"""REST: files of a job's own folder, listed and downloaded; no link is followed."""
+
+from typing import Any
+
+from django.http import StreamingHttpResponse
+from django.utils.http import content_disposition_header
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.exceptions import APIException, NotFound
+from rest_framework.generics import GenericAPIView
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from connections_app.job_folder import AS_IT_IS, FileBlocks, list_folder, open_file
+from engines.job_files import MOST_LISTED
+from engines.protocol import EngineError, JobFile, NoSuchFile, OpenedFile
+from jobs_app.errors import FilesDeleted
+from jobs_app.models import Job
+from web.api.logs import RANGE, job_asked
+from web.rest.byte_ranges import byte_range_of, is_range_request
+from web.rest.query import query_of
+
+LONGEST_PATH = 4096
+DELETED = OpenApiResponse(description="The job ended so long ago that its files were deleted.")
+
+
+class FilesOutOfReach(APIException):
+    """409: the service cannot read the folder of the job."""
+
+    status_code = 409
+    default_code = "files_out_of_reach"
+
+
+class AnyBytes(JSONRenderer):
+    """Makes the type negotiable; errors are still rendered as JSON."""
+
+    media_type = "application/octet-stream"
+
+
+class FolderQuery(serializers.Serializer[Any]):
+    path = serializers.CharField(
+        required=False, max_length=LONGEST_PATH, help_text="Folder, e.g. `work/out`. Default: the job's folders."
+    )
+
+
+class FileQuery(serializers.Serializer[Any]):
+    path = serializers.CharField(max_length=LONGEST_PATH, help_text="File, e.g. `work/out/model.pt`.")
+
+
+class JobFileSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    kind = serializers.SerializerMethodField(
+        help_text="`folder`, `file`, or `other`: a link or a device, which is not followed."
+    )
+    size = serializers.IntegerField(help_text="In bytes.")
+    modified_at = serializers.DateTimeField()
+
+    def get_kind(self, file: JobFile) -> str:
+        return "folder" if file.is_folder else "file" if file.is_file else "other"
+
+
+class FolderSerializer(serializers.Serializer[Any]):
+    path = serializers.CharField()
+    files = JobFileSerializer(many=True)
+    complete = serializers.BooleanField(help_text=f"False: the folder has more names than the first {MOST_LISTED:,}.")
+
+
+class FolderView(GenericAPIView[Job]):
+    queryset = Job.objects.none()
+    serializer_class = FolderSerializer
+
+    @extend_schema(
+        parameters=[FolderQuery], responses={200: FolderSerializer, 410: DELETED}, summary="List files of a job"
+    )
+    def get(self, request: Request, pk: str) -> Response:
+        """Content of a folder of the job: of its working folder `work` and of its `checkpoints`; folders come first."""
+        job = job_with_files(request, pk)
+        path = query_of(request, FolderQuery).get("path", "").strip("/")
+        try:
+            files = list_folder(job, path)
+        except EngineError as error:
+            raise refusal(error) from error
+        content = {"path": path, "files": files, "complete": len(files) < MOST_LISTED}
+        return Response(FolderSerializer(content).data)
+
+
+class FileView(GenericAPIView[Job]):
+    queryset = Job.objects.none()
+    serializer_class = FileQuery
+    renderer_classes = (AnyBytes, JSONRenderer)
+
+    @extend_schema(
+        parameters=[FileQuery, RANGE],
+        responses={
+            (200, "application/octet-stream"): OpenApiTypes.BINARY,
+            (206, "application/octet-stream"): OpenApiTypes.BINARY,
+            410: DELETED,
+        },
+        summary="Download a file of a job",
+    )
+    def get(self, request: Request, pk: str) -> StreamingHttpResponse:
+        """Bytes of one regular file of the job's folders, as many as it had at the start of the download."""
+        job = job_with_files(request, pk)
+        path = query_of(request, FileQuery)["path"]
+        try:
+            opened = open_file(job, path)
+        except EngineError as error:
+            raise refusal(error) from error
+        return streamed(opened, path.rpartition("/")[2], request.headers.get("Range", ""))
+
+
+def streamed(opened: OpenedFile, name: str, header: str) -> StreamingHttpResponse:
+    """The file, or the range of it that the header names."""
+    blocks = FileBlocks(opened)
+    headers = AS_IT_IS | {
+        "Accept-Ranges": "bytes",
+        "Content-Length": str(opened.size),
+        "Content-Disposition": content_disposition_header(as_attachment=True, filename=name) or "",
+    }
+    if not is_range_request(header):
+        return StreamingHttpResponse(blocks, content_type=AnyBytes.media_type, headers=headers)
+    try:
+        part = byte_range_of(header, opened.size)
+    except APIException:
+        blocks.close()
+        raise
+    headers |= {"Content-Range": part.content_range, "Content-Length": str(part.end - part.start)}
+    blocks = FileBlocks(opened, start=part.start, end=part.end)
+    return StreamingHttpResponse(blocks, status=206, content_type=AnyBytes.media_type, headers=headers)
+
+
+def job_with_files(request: Request, pk: str) -> Job:
+    """The job if the caller may see it; raises `FilesDeleted`."""
+    job = job_asked(request, pk)
+    if job.files_deleted_at is not None:
+        raise FilesDeleted(job.files_deleted_at)
+    return job
+
+
+def refusal(error: EngineError) -> APIException:
+    """404 where there is no such file, 409 where the service cannot read the folder."""
+    return NotFound(str(error)) if isinstance(error, NoSuchFile) else FilesOutOfReach(str(error))

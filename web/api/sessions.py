@@ -1,0 +1,171 @@
+"""REST: interactive sessions in running jobs, by WebSocket."""
+
+import json
+import logging
+from functools import partial
+from typing import Any
+
+from django.conf import settings
+from django.db import connection
+from django.http import HttpResponseBase
+from django.shortcuts import get_object_or_404
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.generics import GenericAPIView
+from rest_framework.request import Request
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.connection import Connection
+
+from audit_app.models import Action
+from audit_app.services import note
+from connections_app.engine_registry import engine_named
+from connections_app.sessions.relay import Relay, session_slots
+from connections_app.sessions.websocket import TakenOver, accept, require_upgrade
+from engines.protocol import EngineError, SessionCommand
+from engines.sessions.frames import HEADER, Kind
+from jobs_app.authentication import BearerToken
+from jobs_app.errors import Conflict
+from jobs_app.models import Attempt, Job
+from jobs_app.permissions import MaySubmit, caller, jobs_seen_by, still_sees
+from jobs_app.submission.fields import MOST_GPUS, is_text
+from web.rest.bodies import Strict
+from web.rest.errors import faults_of
+from web.rest.query import query_of
+
+log = logging.getLogger(__name__)
+
+REQUEST_WITHIN_S = 10.0
+LONGEST_REASON = 120
+"""A closing frame has room for 123 bytes."""
+MOST_WORDS = 1000
+LONGEST_WORD = 64 * 1024
+NOT_ACCEPTED = 1008
+
+
+class Terminal(Strict):
+    rows = serializers.IntegerField(min_value=1, max_value=10_000)
+    columns = serializers.IntegerField(min_value=1, max_value=10_000)
+    term = serializers.CharField(max_length=100)
+
+
+class Word(serializers.CharField):
+    def to_internal_value(self, data: Any) -> str:
+        if not is_text(data):
+            raise serializers.ValidationError("Write text without NUL bytes.")
+        return str(data)
+
+
+class SessionRequest(Strict):
+    """First message of a session, as text."""
+
+    argv = serializers.ListField(
+        child=Word(max_length=LONGEST_WORD, allow_blank=True),
+        allow_null=True,
+        required=False,
+        default=None,
+        min_length=1,
+        max_length=MOST_WORDS,
+        help_text="A command and its arguments; null: a shell.",
+    )
+    terminal = Terminal(allow_null=True, required=False, default=None)
+    port = serializers.IntegerField(min_value=1, max_value=65_535, allow_null=True, required=False, default=None)
+
+
+class SessionQuery(serializers.Serializer[Any]):
+    rank = serializers.IntegerField(min_value=0, max_value=MOST_GPUS, default=0, help_text="Rank of the node.")
+
+
+class SessionView(GenericAPIView[Job]):
+    authentication_classes = (BearerToken,)  # not a browser's cookie, which other sites can make it send
+    permission_classes = (MaySubmit,)
+
+    @extend_schema(
+        parameters=[SessionQuery],
+        responses={101: OpenApiResponse(description="The connection is a WebSocket now.")},
+    )
+    def get(self, request: Request, pk: str) -> HttpResponseBase:
+        """Open a session in a running job by WebSocket: a command, a shell, or connections to a port.
+
+        The first message is text, JSON: `{"argv": [...] or null, "terminal": {"rows", "columns", "term"} or null}` or
+        `{"port": 8888}`. All others are bytes, the frames of `engines.sessions.frames`. The command runs as the job
+        does, sees what the job sees, and ends with it.
+        """
+        rank = query_of(request, SessionQuery)["rank"]
+        job = get_object_or_404(jobs_seen_by(request), pk=pk)
+        require_upgrade(request.META)
+        attempt = _running(job, rank)
+        command = _command(attempt, rank)
+        with session_slots.slot_for(caller(request)):
+            websocket = accept(request.META)
+            try:
+                self._serve(request, websocket, command, attempt)
+            except Exception:  # the connection is no longer one for an error response
+                log.exception("a session failed")
+            finally:
+                connection.close()
+                websocket.close_socket()
+        return TakenOver()
+
+    def _serve(self, request: Request, websocket: Connection, command: SessionCommand, attempt: Attempt) -> None:
+        if not (asked := _asked(websocket)):
+            return
+        _note(request, attempt.job, asked)
+        _note_use(attempt)
+        connection.close()  # a session lasts for hours, and idle connections to the database are few
+        relay = Relay(websocket, idle=settings.MOTLEY_SESSION_IDLE, check=partial(_check, request, attempt))
+        relay.run(command, HEADER.pack(Kind.REQUEST, 0, len(asked)) + asked)
+
+
+def _command(attempt: Attempt, rank: int) -> SessionCommand:
+    try:
+        return engine_named(attempt.engine).session(attempt.pk, rank)
+    except EngineError as error:
+        raise Conflict(str(error)) from error
+
+
+def _running(job: Job, rank: int) -> Attempt:
+    attempt = job.attempts.filter(state=Attempt.State.RUNNING).last()
+    if attempt is None:
+        raise Conflict(f"The job does not run, it is {job.get_state_display()}: a session needs a running job.")
+    if rank >= len(attempt.nodes):
+        raise Conflict(f"The job runs on {len(attempt.nodes)} nodes: give a rank below that.")
+    return attempt
+
+
+def _asked(websocket: Connection) -> bytes:
+    """The first message, checked; empty if the client was refused or has gone."""
+    try:
+        message = websocket.recv(timeout=REQUEST_WITHIN_S)
+        body = SessionRequest(data=json.loads(message))
+        if body.is_valid():
+            return json.dumps(body.validated_data).encode()
+        fault = next(iter(faults_of(body.errors)))
+        reason = f"{fault['pointer']}: {fault['detail']}".encode()[:LONGEST_REASON]
+        websocket.close(NOT_ACCEPTED, reason.decode(errors="ignore"))
+    except (TimeoutError, ValueError, RecursionError):
+        websocket.close(NOT_ACCEPTED, "the first message must be JSON")
+    except ConnectionClosed:
+        pass
+    return b""
+
+
+def _note_use(attempt: Attempt) -> None:
+    Attempt.objects.filter(pk=attempt.pk).update(session_at=timezone.now())
+
+
+def _note(request: Request, job: Job, asked: bytes) -> None:
+    wanted = json.loads(asked)
+    what = f"port {wanted['port']}" if wanted["port"] else " ".join(wanted["argv"] or ["a shell"])
+    note(Action.JOB_SESSION, actor=caller(request), target=str(job), target_id=job.pk, message=what[:500])
+
+
+def _check(request: Request, attempt: Attempt, in_use: bool) -> bool:
+    """Record the use of the session; whether its token and its user's membership are valid, and the attempt runs."""
+    try:
+        if in_use:
+            _note_use(attempt)
+        runs = Attempt.objects.live().filter(pk=attempt.pk)
+        return still_sees(request, attempt.job_id) and runs.exists()
+    finally:
+        connection.close()

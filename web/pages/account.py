@@ -1,0 +1,103 @@
+"""Account pages: API tokens, password and the activity log."""
+
+from datetime import datetime
+
+import django_filters
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.forms import PasswordChangeForm
+from django.contrib.auth.mixins import LoginRequiredMixin
+from django.contrib.auth.views import PasswordChangeView
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse_lazy
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from audit_app.models import Action, AuditEntry
+from audit_app.services import note
+from jobs_app.filters import MomentFilter
+from jobs_app.forms import TokenForm
+from jobs_app.models import ApiToken
+from jobs_app.tokens import issue_token, revoke_token
+from web.pages.base import SignedInRequest, paginate
+
+
+@login_required
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def tokens(request: SignedInRequest) -> HttpResponse:
+    """The user's API tokens. The response to a POST is the only page that shows the text of a token."""
+    now = timezone.now()
+    if request.method != "POST":
+        return _page(request, TokenForm(user=request.user), now)
+    form = TokenForm(request.POST, user=request.user)
+    if not form.is_valid():
+        return _page(request, form, now)
+    text = issue_token(
+        request.user,
+        name=form.cleaned_data["name"],
+        scope=ApiToken.Scope(form.cleaned_data["scope"]),
+        expires_at=form.expires_at(now),
+    )
+    return _page(request, TokenForm(user=request.user), now, new_token=text)
+
+
+def _page(request: SignedInRequest, form: TokenForm, now: datetime, *, new_token: str = "") -> HttpResponse:
+    mine = ApiToken.objects.filter(user=request.user)
+    good = mine.valid(now)
+    context = {
+        "form": form,
+        "new_token": new_token,
+        "valid": good,
+        "over": mine.exclude(pk__in=good.values("pk"))[:20],
+    }
+    return render(request, "pages/tokens.html", context)
+
+
+@login_required
+@require_POST
+def revoke(request: SignedInRequest, pk: int) -> HttpResponse:
+    """Revoke one of the user's tokens."""
+    token = get_object_or_404(ApiToken, pk=pk, user=request.user)
+    revoke_token(token)
+    messages.success(request, f"Token {token.name} is revoked and no longer accepted.")
+    return redirect("tokens")
+
+
+class ChangePassword(LoginRequiredMixin, PasswordChangeView):
+    """Change the password; all other sessions of the user end."""
+
+    template_name = "registration/password.html"
+    success_url = reverse_lazy("home")
+
+    def form_valid(self, form: PasswordChangeForm) -> HttpResponse:
+        answer = super().form_valid(form)
+        note("password.change", actor=form.user, target=form.user.get_username(), target_id=form.user.pk)
+        messages.success(self.request, "Your password has been changed; you are signed out everywhere else.")
+        return answer
+
+
+class AuditFilter(django_filters.FilterSet):  # type: ignore[misc]
+    """Filters of the activity log."""
+
+    actor = django_filters.CharFilter(field_name="actor_name", label="who")
+    action = django_filters.ChoiceFilter(choices=Action.choices, label="did what")
+    target = django_filters.CharFilter(field_name="target_id", label="to which id")
+    since = MomentFilter(field_name="at", lookup_expr="gte", label="since")
+
+    class Meta:
+        model = AuditEntry
+        fields: tuple[str, ...] = ()
+
+
+@login_required
+@require_safe
+def audit(request: SignedInRequest) -> HttpResponse:
+    """Activity log: all entries for staff, the user's own for others."""
+    entries = AuditEntry.objects.all() if request.user.is_staff else AuditEntry.objects.filter(actor=request.user)
+    filtered = AuditFilter(request.GET, queryset=entries)
+    asked = any(request.GET.get(name) for name in AuditFilter.base_filters)
+    context = paginate(request, filtered.qs) | {"filter": filtered, "asked": asked}
+    return render(request, "pages/audit.html", context)

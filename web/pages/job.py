@@ -1,0 +1,263 @@
+"""Job page: timeline and the tabs overview, why, logs, files, gpus, attempts, events and spec."""
+
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from itertools import groupby
+from pprint import pformat
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+from django.views.decorators.http import require_safe
+
+from accounting_app.gpu_watch.history import course_of_attempt, energy_j, latest_watched, summaries
+from insight_app.errors import TooManySolves
+from insight_app.explain.array_progress import array_progress
+from insight_app.explain.cancel_cost import cancel_cost
+from insight_app.explain.checkpoint_outlook import checkpoint_outlook
+from insight_app.explain.cpu_memory import amount_of
+from insight_app.explain.decisions import explain_job
+from insight_app.explain.exit_code import shortage_of
+from insight_app.explain.placement_odds import placement_odds
+from insight_app.explain.rate_comparison import compare_rates, explain_placement, has_no_steps
+from insight_app.explain.remaining_work import remaining_work
+from insight_app.explain.solve_slots import solve_slots
+from insight_app.explain.timeline import (
+    CAUSES,
+    StateSpan,
+    axis_ticks,
+    bar_segments,
+    expected_spans,
+    restarts_of,
+    seconds_by_gpus,
+    seconds_by_state,
+    state_spans,
+)
+from insight_app.explain.what_if import WouldStart, what_would_start
+from insight_app.start_forecasts.showing import ShownForecast, read_forecast, why_none
+from jobs_app.job_archive import archived_job
+from jobs_app.lifecycle.comments import MOST_CHARACTERS, comments_on
+from jobs_app.measurement.energy import EnergySource, energy_of_ended
+from jobs_app.measurement.progress_curves import read_curve
+from jobs_app.models import Attempt, Job, JobEvent
+from jobs_app.submission.conversion import spec_of, write_yaml
+from jobs_app.submission.larger_requests import LargerRequest, requests_against
+from scheduler_app.models import Round
+from web.pages.base import SignedInRequest, emulated_nodes
+from web.pages.gpu_charts import gpu_figures
+from web.pages.gpu_holders import read_gpu_holders
+from web.pages.job_files import files_tab
+from web.pages.job_log import last_lines_of, log_tab
+from web.pages.job_rows import read_gpu_styles
+from web.pages.progress_charts import progress_figures
+
+MOST_ROWS = 20
+"""Of the table that says what the charts of progress do."""
+
+PYTHON = """\
+import os
+
+from motley_client import Client
+
+spec = {spec}
+with Client(os.environ["MOTLEY_URL"], os.environ["MOTLEY_TOKEN"]) as motley:
+    job = motley.wait(motley.submit(spec)["id"])
+    print(job["state"])
+"""
+
+Context = dict[str, Any]
+Tab = Callable[[SignedInRequest, Job, Sequence[Attempt]], Context]
+
+
+@login_required
+@require_safe
+def job(request: SignedInRequest, pk: UUID) -> HttpResponse:
+    seen = _seen(request).filter(pk=pk).first()
+    if seen is None:
+        return _archived(request, pk)
+    tab = request.GET.get("tab", "overview")
+    if tab not in TABS:
+        raise Http404
+    attempts, now = list(seen.attempts.all()), timezone.now()
+    spans, styles = state_spans(seen, attempts, now), read_gpu_styles()
+    forecast, emulated = read_forecast(seen), emulated_nodes()
+    coming = _coming(forecast, now) if forecast else []
+    context = {
+        "job": seen,
+        "attempts": attempts,
+        "latest": attempts[-1] if attempts else None,
+        "segments": bar_segments([*spans, *coming], attempts, styles),
+        "ticks": axis_ticks([*spans, *coming]),
+        "coming": coming,
+        "on_types": [(name, seconds, styles[name]) for name, seconds in seconds_by_gpus(spans, attempts).items()],
+        "restarts": restarts_of(seen, spans, attempts),
+        "delays": [(state, seconds, CAUSES[state]) for state, seconds in seconds_by_state(spans).items()],
+        "forecast": forecast,
+        "comment": None if tab == "events" else comments_on(seen).last(),
+        "emulated": any(node in emulated for attempt in attempts for node in attempt.nodes),
+        "tab": tab,
+        "tabs": list(TABS),
+    }
+    return render(request, f"pages/job/{tab}.html", context | TABS[tab](request, seen, attempts))
+
+
+def _coming(forecast: ShownForecast, now: datetime) -> list[StateSpan]:
+    """What the medians of its forecast expect from now on; nothing where they are past."""
+    return expected_spans(now, forecast.start.median if forecast.start else None, forecast.finish.median)
+
+
+def _archived(request: SignedInRequest, pk: UUID) -> HttpResponse:
+    """Page of a job of the archive: what is known of it, without tabs."""
+    if (found := archived_job(pk, request.user)) is None:
+        raise Http404
+    whole = found.whole
+    moments = ("created_at", "started_at", "finished_at", "files_deleted_at")
+    context = {
+        "job": whole | {name: parse_datetime(whole[name] or "") for name in moments},
+        "attempts": [attempt | {"ran_s": _ran_s(attempt)} for attempt in reversed(whole["attempts"])],
+        "events": [
+            event | {"at": parse_datetime(event["at"]), "label": JobEvent.Kind(event["kind"]).label}
+            for event in found.events
+        ],
+        "label": Job.State(whole["state"]).label,
+        "yaml": write_yaml(whole["spec"]),
+        "energy_words": EnergySource(whole["energy"]["source"]).words if whole.get("energy") else "",
+    }
+    return render(request, "pages/job/archived.html", context)
+
+
+def _ran_s(attempt: Mapping[str, Any]) -> float | None:
+    started, ended = (parse_datetime(attempt[name] or "") for name in ("started_at", "ended_at"))
+    return (ended - started).total_seconds() if started and ended else None
+
+
+def _seen(request: SignedInRequest) -> Any:
+    jobs = Job.objects.visible_to(request.user).select_related("team", "owner", "code")
+    return jobs.prefetch_related("attempts__gpu_type", "needs__parent")
+
+
+def _overview(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
+    now, last = timezone.now(), last_lines_of(job, attempts)
+    gpu_s = [(attempt, attempt.ran_s(now) * attempt.gpu_count) for attempt in attempts]
+    return {
+        "command": job.command if isinstance(job.command, str) else shlex.join(job.command),
+        "gpu_s": sum(seconds for _, seconds in gpu_s),
+        "cost": sum(seconds / 3600 * float(attempt.gpu_type.price_per_hour) for attempt, seconds in gpu_s),
+        "cancel_cost": None if job.is_final else cancel_cost(job, attempts, now),
+        "remaining": remaining_work(job, attempts, now),
+        "checkpoints": checkpoint_outlook(job, attempts, now),
+        "placement": placement_odds(job, attempts, now),
+        "array": array_progress(job.array_id, Job.objects.all(), now) if job.array_id else None,
+        "energy_j": energy_j(attempts),
+        "energy_of_ended": energy_of_ended(attempts),
+        "waited_s": job.waited_s(now),
+        "cpu_memory": amount_of(attempts[-1]) if attempts else "",
+        "ran_s": sum(attempt.ran_s(now) for attempt in attempts),
+        "files_kept_until": job.finished_at + settings.MOTLEY_KEEP_FILES if job.finished_at else None,
+        **_progress(job, attempts),
+        **last,
+        "larger": _larger(job, attempts, [line.text for line in last.get("last_lines", ())]),
+    }
+
+
+def _larger(job: Job, attempts: Sequence[Attempt], last_lines: Sequence[str]) -> list[LargerRequest]:
+    """Requests with which the job may end well the next time, against what it ran out of."""
+    return requests_against(shortage_of(job, attempts[-1], last_lines), job) if attempts else []
+
+
+def _progress(job: Job, attempts: Sequence[Attempt]) -> Context:
+    """Charts of its progress, and the same as a table of a few points."""
+    points = read_curve(job.pk)
+    restarts = [attempt.started_at for attempt in attempts if attempt.number > 1 and attempt.started_at]
+    every = max(1, len(points) // MOST_ROWS)
+    return {"figures": progress_figures(points, restarts), "points": points[::every]}
+
+
+def _why(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
+    explanation, record = explain_job(job, timezone.now()), Round.objects.latest_committed()
+    live = [attempt for attempt in attempts if attempt.state != Attempt.State.ENDED]
+    current = live[-1].gpu_type.name if live else None
+    no_steps = has_no_steps(job, explanation["rates_used"])
+    used = [] if no_steps else explanation["rates_used"]
+    rows = compare_rates(used, current=current, prices=record.prices if record else {})
+    placed = explanation["placement"]
+    odds = f"{placed.detail.capitalize()}." if placed else ""
+    sentences = [explain_placement(rows), explanation["measurement"], explanation["cpu_memory"], odds]
+    return {
+        "outlook": explanation["outlook"],
+        "held_types": read_gpu_holders(job, {rate["gpu_type"] for rate in explanation["rates_used"]}, request.user),
+        "waking": explanation["waking"],
+        "why_no_forecast": "" if explanation["outlook"] or job.state != Job.State.QUEUED else why_none(job),
+        "rates": rows,
+        "has_shares": any(row.share is not None for row in rows),
+        "no_steps": no_steps,
+        "explain_placement": " ".join(filter(None, sentences)),
+        "round": record,
+    }
+
+
+@login_required
+@require_safe
+def would_start(request: SignedInRequest, pk: UUID) -> HttpResponse:
+    """What-if page of a job; separate because it plans several rounds."""
+    seen = get_object_or_404(_seen(request), pk=pk)
+    try:
+        with solve_slots.slot_for(request.user):
+            found, status = what_would_start(seen, timezone.now()), 200
+    except TooManySolves as error:
+        found, status = WouldStart(str(error)), 503
+    return render(request, "pages/would_start.html", {"job": seen, "found": found}, status=status)
+
+
+def _gpus(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
+    attempt, now = latest_watched(attempts), timezone.now()
+    points = course_of_attempt(attempt, now) if attempt else []
+    return {
+        "watched": attempt,
+        "figures": gpu_figures(points),
+        "points": points,
+        "gpus": summaries(attempt) if attempt else [],
+        "energy_j": energy_j(attempts),
+    }
+
+
+def _attempts(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
+    now = timezone.now()
+    return {"newest": [(attempt, attempt.ran_s(now)) for attempt in reversed(attempts)]}
+
+
+def _events(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
+    events = job.events.select_related("actor").order_by("id")
+    days = [(day, list(of_day)) for day, of_day in groupby(events, key=lambda event: event.at.date())]
+    return {"days": days, "longest_comment": MOST_CHARACTERS}
+
+
+def _spec(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
+    spec = spec_of(job)
+    return {
+        "yaml": write_yaml(spec),
+        "cli": f"motley submit - <<'END'\n{write_yaml(spec)}END",
+        "curl": "curl -sS -X POST -H 'Content-Type: application/json' "
+        f'-H "Authorization: Bearer $MOTLEY_TOKEN" \\\n  -d {shlex.quote(json.dumps(spec))} \\\n'
+        f"  {settings.PUBLIC_URL}/api/v1/jobs",
+        "python": PYTHON.format(spec=pformat(spec, width=100, sort_dicts=False)),
+    }
+
+
+TABS: dict[str, Tab] = {
+    "overview": _overview,
+    "why": _why,
+    "logs": log_tab,
+    "files": files_tab,
+    "gpus": _gpus,
+    "attempts": _attempts,
+    "events": _events,
+    "spec": _spec,
+}

@@ -1,0 +1,61 @@
+"""Files of a job on its page: a tab that lists its own folder, and the download of one file."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, StreamingHttpResponse
+from django.shortcuts import get_object_or_404
+from django.utils.http import content_disposition_header
+from django.views.decorators.http import require_safe
+
+from connections_app.engine_registry import engine_named
+from connections_app.job_folder import AS_IT_IS, FileBlocks, open_file
+from engines.job_files import MOST_LISTED
+from engines.protocol import EngineError, NoSuchFile
+from jobs_app.models import Attempt, Job
+from web.pages.base import SignedInRequest
+
+LONGEST_PATH = 4096
+
+Context = dict[str, Any]
+
+
+def files_tab(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
+    """Content of the folder that the query names; by default the job's folders."""
+    path = request.GET.get("path", "").strip("/")[:LONGEST_PATH]
+    launched = [attempt for attempt in attempts if attempt.launched_at]
+    if not launched or job.files_deleted_at is not None:
+        return {"files": []}
+    above = path.split("/") if path else []
+    context: Context = {
+        "path": path,
+        "crumbs": [(name, "/".join(above[: n + 1])) for n, name in enumerate(above)],
+        "most_listed": MOST_LISTED,
+    }
+    try:
+        return context | {"files": engine_named(launched[-1].engine).list_files(str(job.pk), path)}
+    except NoSuchFile as error:
+        if path:
+            raise Http404 from error
+        return context | {"files": []}
+    except EngineError as error:
+        return context | {"files": [], "fault": str(error)}
+
+
+@login_required
+@require_safe
+def job_file(request: SignedInRequest, pk: UUID) -> StreamingHttpResponse:
+    """Download one file of the job's folder."""
+    job = get_object_or_404(Job.objects.visible_to(request.user), pk=pk, files_deleted_at=None)
+    path = request.GET.get("path", "")[:LONGEST_PATH]
+    try:
+        opened = open_file(job, path)
+    except EngineError as error:
+        raise Http404 from error
+    headers = AS_IT_IS | {
+        "Content-Length": str(opened.size),
+        "Content-Disposition": content_disposition_header(as_attachment=True, filename=path.rpartition("/")[2]) or "",
+    }
+    return StreamingHttpResponse(FileBlocks(opened), content_type="application/octet-stream", headers=headers)
