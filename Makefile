@@ -1,14 +1,14 @@
 # `make run` and `make test` do all their set-up on a fresh Debian machine with Python 3.11+, make and git.
 PYTHON := .venv/bin/python
 SCRATCH := $(CURDIR)/.cache/check
-ON_POSTGRESQL := -m database $(addprefix tests/,cluster config jobs pages rest scheduler security)
+ON_POSTGRESQL := -m database $(addprefix tests/,cluster config jobs connections accounting scheduler insight operations pages rest security)
 # Slow ones of these run there alone: production's database is the one that refuses more.
 ON_SQLITE := -m "not (slow and database)"
 # Live tests wait as often as they work: one more than there are cores. Tests that share a service stay together.
 IN_PARALLEL := -n $(shell expr $$(nproc) + 1) --dist loadgroup --durations=10
 # Lines that the tests' own processes run, in per cent over both databases; those of child processes are not seen.
 COVERAGE := .cache/coverage
-PACKAGES := allocation,audit_app,cluster_app,config,database,engines,estimation,forecast,jobs_app,rest,scheduler_app,simulation
+PACKAGES := accounting_app,allocation,audit_app,cluster_app,config,connections_app,database,engines,estimation,forecast,insight_app,jobs_app,operations,scheduler_app,simulation,web
 # Programs that only child processes run: tests of sessions, of Slurm (batch, node_start), of the service and the stack drive them.
 UNSEEN := engines/sessions/enter.py,engines/sessions/session.py,engines/sessions/through.py,engines/supervision/session_door.py
 UNSEEN := $(UNSEEN),engines/slurm/batch.py,engines/slurm/node_start.py

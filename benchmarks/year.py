@@ -136,18 +136,18 @@ def _turn(engine: "InstantEngine", team: "Team", now: datetime, count: int) -> f
     """Submit jobs, and let a round place them; an hour later all have ended. Returns the seconds of the turn."""
     from jobs_app.submission.batch import admitted_batch
     from jobs_app.submission.submit import enter_batch
-    from scheduler_app.round.tick import tick
+    from operations.loops import both_turns
 
     specs = [{"name": f"job-{n}", "command": "true", "gpus": 1 + n % 2, "tags": {"n": str(n)}} for n in range(count)]
     if specs:
         enter_batch(admitted_batch({"jobs": specs}, team.members.get()))
     engine.now = now
     start = perf_counter()
-    assert tick("year", now)
+    assert both_turns("year", now)
     seconds = perf_counter() - start
     engine.now = now + timedelta(hours=1)
     engine.ended |= dict.fromkeys(engine.running.keys() - engine.ended.keys(), 0)
-    assert tick("year", engine.now)
+    assert both_turns("year", engine.now)
     return seconds
 
 

@@ -17,8 +17,8 @@ from django.utils.safestring import SafeString
 
 from audit_app.admin import Audited
 from cluster_app.models import LOCAL_ENGINE, Engine, Node
+from connections_app.agents.join_agent import revoke_agent
 from connections_app.engine_registry import check_options
-from connections_app.join_agent import revoke_agent
 from connections_app.models import Agent, EngineProbe
 from connections_app.probe import ask_for_probe
 from connections_app.sync_nodes import sync_nodes

@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework.test import APIClient
 
-from connections_app.join_agent import issue_join_token
+from connections_app.agents.join_agent import issue_join_token
 from engines.agent.codec import decode, encode
 from engines.agent.messages import VERSION, AttemptNews, Joining, Orders, Sync
 from engines.protocol import AttemptReport, GpuReport, NodeReport, Phase

@@ -22,10 +22,11 @@ from engines.protocol import Stream
 from engines.supervision.processes import kill, marked
 from jobs_app.models import Attempt, GpuClaim, Job, Team
 from jobs_app.submission.submit import submit_job
+from operations.loops import both_turns, engine_turn
 from scheduler_app.models import PolicySetting
 from scheduler_app.policy.settings import choose_policy
 from scheduler_app.round.lease import Fence, Loop, acquire_lease
-from scheduler_app.round.tick import engine_turn, round_turn, send_commands, tick
+from scheduler_app.round.tick import round_turn, send_commands
 
 Found = TypeVar("Found")
 GIVE_UP_AFTER_S = 60.0
@@ -125,7 +126,7 @@ class Lab:
     # -- what happens -------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        assert tick("lab", self.now)
+        assert both_turns("lab", self.now)
 
     @property
     def fence(self) -> Fence:

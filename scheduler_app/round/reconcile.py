@@ -34,9 +34,9 @@ from jobs_app.lifecycle.attempt_endings import AttemptEnd, end_attempts
 from jobs_app.lifecycle.attempts import about_attempt, stop_attempt_of
 from jobs_app.lifecycle.dependencies import settle_dependencies
 from jobs_app.models import Attempt, GpuClaim, Job
-from scheduler_app.lost_nodes import announce_lost_nodes
 from scheduler_app.models import SchedulerLease
 from scheduler_app.round.lease import Fence
+from scheduler_app.round.lost_nodes import announce_lost_nodes
 from scheduler_app.round.power import sleep_as_reported
 from scheduler_app.round.set_aside import forget_recovered
 from scheduler_app.round.store_node_reports import hear_engines

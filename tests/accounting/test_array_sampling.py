@@ -12,14 +12,13 @@ from accounting_app.durations.duration_history import read_ended_jobs
 from accounting_app.durations.forecast_store import close_forecasts
 from accounting_app.models import DurationForecast
 from estimation.durations import Basis
-from insight_app.explain.array_progress import array_progress
+from insight_app.explain.array_progress import array_progress, array_summary
 from jobs_app.models import Attempt, Job
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.round.archive import archive_of
 from scheduler_app.round.run_round import take_snapshot
 from scheduler_app.round.snapshot import Snapshot
 from tests.service_lab import UNTIL_LET_GO, Lab
-from web.pages.templatetags.format_filters import array_summary
 
 HOUR = 3600.0
 

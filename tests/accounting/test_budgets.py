@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from accounting_app.fairness.budgets import TeamBudget, read_budgets
 from accounting_app.fairness.usage_ledger import accrue
-from accounting_app.models import DailyUsage, TeamUsage
+from accounting_app.models import DailyUsage, LedgerCoverage, TeamUsage
 from allocation.budgets import KINDS, PERIODS, period_around
 from allocation.fairness import LEAST_WEIGHT_PART, weight_within_budget
 from cluster_app.models import GpuType
@@ -20,7 +20,7 @@ from insight_app.explain.what_if import what_would_start
 from insight_app.models import JobForecast
 from insight_app.start_forecasts.showing import why_none
 from jobs_app.models import Budget, Job, JobEvent, Reason, Team
-from scheduler_app.models import PolicySetting, SchedulerLease
+from scheduler_app.models import PolicySetting
 from scheduler_app.round.run_round import take_snapshot
 from tests.insight.forecast_cluster import forecast_now
 from tests.rest_callers import caller
@@ -153,7 +153,7 @@ def test_what_its_jobs_did_is_counted_with_their_speed(cluster: Lab) -> None:
     """Half an hour on two GPUs of twice the average speed is two reference GPU-hours."""
     budget(cluster, gpu_hours=2)
     job = cluster.submit(gpus=2)
-    SchedulerLease.objects.update_or_create(pk=1, defaults={"accrued_until": cluster.now})
+    LedgerCoverage.extend(cluster.now)
     cluster.attempt(job, state="running", started_at=cluster.now, relative_speed=2.0, gpu_count=2)
     accrue(cluster.now + HOUR / 2)
     found = of_team(cluster)
@@ -163,7 +163,7 @@ def test_what_its_jobs_did_is_counted_with_their_speed(cluster: Lab) -> None:
 def test_jobs_that_wait_for_it_earn_no_share(cluster: Lab) -> None:
     budget(cluster, used=101)
     cluster.submit(), cluster.submit(owner=cluster.user("bob", "speech"))
-    SchedulerLease.objects.update_or_create(pk=1, defaults={"accrued_until": cluster.now})
+    LedgerCoverage.extend(cluster.now)
     accrue(cluster.now + HOUR)
     assert {row.team.name for row in TeamUsage.objects.filter(entitled_share_s__gt=0)} == {"speech"}
 
@@ -209,7 +209,7 @@ def test_a_soft_budget_that_is_used_up_lowers_the_teams_share(cluster: Lab) -> N
     its, other = snapshot.problem.weight
     assert its / other == pytest.approx(LEAST_WEIGHT_PART)
     assert rows.teams[cluster.team().pk].weight == pytest.approx(LEAST_WEIGHT_PART)
-    SchedulerLease.objects.update_or_create(pk=1, defaults={"accrued_until": cluster.now})
+    LedgerCoverage.extend(cluster.now)
     accrue(cluster.now + HOUR)
     entitled = dict(TeamUsage.objects.order_by("minute").values_list("team__name", "entitled_share_s"))
     assert entitled["vision"] / entitled["speech"] == pytest.approx(LEAST_WEIGHT_PART)

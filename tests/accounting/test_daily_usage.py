@@ -12,11 +12,10 @@ from pytest_django import Settings
 
 from accounting_app.fairness.usage_ledger import accrue
 from accounting_app.fairness.usage_report import Period, usage_between
-from accounting_app.models import DailyUsage, TeamUsage
+from accounting_app.models import DailyUsage, LedgerCoverage, TeamUsage
 from cluster_app.models import GpuType
 from jobs_app.models import Attempt, Job
 from operations.retention import delete_expired
-from scheduler_app.models import SchedulerLease
 from tests.rest_callers import caller
 from tests.service_lab import Lab
 
@@ -30,7 +29,7 @@ def night(lab: Lab, plain_static: None) -> Lab:
     """From ten in the evening of 31 January until one, vision runs on two GPUs of speed 1.5."""
     lab.node("n1", gpus=2)
     GpuType.objects.update(price_per_hour=3)
-    SchedulerLease.objects.create(pk=1, accrued_until=EVENING)
+    LedgerCoverage.extend(EVENING)
     job = lab.submit(gpus=2)
     lab.attempt(job, state=Attempt.State.RUNNING, started_at=EVENING, relative_speed=1.5, gpu_count=2)
     for half_hours in range(1, 7):

@@ -8,15 +8,15 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from accounting_app.fairness.energy_ledger import ReadEnergy, add_energy_to_ledger, energy_of_round, overlap
+from accounting_app.fairness.energy_ledger import ReadEnergy, add_energy_to_ledger, energy_between, overlap
 from accounting_app.fairness.usage_ledger import accrue
 from accounting_app.fairness.usage_report import Period, usage_between
-from accounting_app.models import DailyUsage, GpuTypeUsage
+from accounting_app.models import DailyUsage, GpuTypeUsage, LedgerCoverage
 from cluster_app.models import GpuType, Node
 from jobs_app.measurement.energy import Energy, EnergySource, energy_of_ended
 from jobs_app.models import Attempt, Team
 from jobs_app.serializers import in_full
-from scheduler_app.models import Round, SchedulerLease
+from scheduler_app.models import Round
 from tests.rest_callers import caller
 from tests.service_lab import Lab
 
@@ -53,7 +53,7 @@ def hour(lab: Lab) -> Lab:
     lab.node("n1", gpus=2)
     Node.objects.update(emulated=False)
     GpuType.objects.update(power_w=300)
-    SchedulerLease.objects.create(pk=1, accrued_until=NOON)
+    LedgerCoverage.extend(NOON)
     attempt = lab.attempt(lab.submit(gpus=2), state=Attempt.State.RUNNING, started_at=NOON, gpu_count=2)
     read = ReadEnergy(attempt.job.team_id, attempt.gpu_type_id, 2 * 200 * 10, 2 * 10)
     for tens in range(1, 181):
@@ -81,7 +81,9 @@ def test_the_energy_of_a_round_ends_with_the_next_committed_one(hour: Lab) -> No
 
     first, second = opened(1, NOON + 15 * MINUTE), opened(3, NOON + 45 * MINUTE)
     opened(2, NOON + 20 * MINUTE, "failed")
-    (read_half,), (read_none,) = energy_of_round(first), energy_of_round(second, NOON + HOUR)
+    assert first.in_force_until() == second.started_at
+    (read_half,) = energy_between(first.started_at, second.started_at)
+    (read_none,) = energy_between(second.started_at, NOON + HOUR)
     assert read_half.energy.watt_hours == pytest.approx(100 + 150)
     assert (read_none.energy.watt_hours, read_none.energy.source) == (pytest.approx(150), EnergySource.POWER)
     answer = caller(hour.user()).get("/api/v1/rounds/1").json()
@@ -107,11 +109,10 @@ def test_what_was_read_of_emulated_gpus_is_not_measured(hour: Lab) -> None:
     attempt = Attempt.objects.get()
     DailyUsage.objects.update(day=timezone.now().date())
     Attempt.objects.update(state="ended", outcome="succeeded", ended_at=NOON + HOUR, gpu_energy_j=3600.0)
-    record = Round.objects.create(number=1, started_at=NOON, result="committed", policy="fifo", shares_since=NOON)
 
     def sources() -> list[str]:
         (row,) = caller(hour.user()).get("/api/v1/usage").json()["rows"]
-        (of_type,) = energy_of_round(record, NOON + HOUR)
+        (of_type,) = energy_between(NOON, NOON + HOUR)
         return [row["energy_source"], of_type.energy.source, in_full(attempt.job)["energy"]["source"]]
 
     assert sources() == ["partly_measured", "partly_measured", "measured"]

@@ -31,9 +31,9 @@ from cluster_app.services import add_node
 from connections_app import engine_registry as registry
 from engines.protocol import AttemptReport, GpuReading, GpuReport, NodeReport, Throttle, WatchedGpu
 from jobs_app.models import Attempt, GpuClaim, Job, JobEvent, Team
+from operations.loops import both_turns, engine_turn
 from scheduler_app.models import SchedulerLease
 from scheduler_app.round import watch_gpus
-from scheduler_app.round.tick import engine_turn, tick
 from scheduler_app.round.watch_gpus import EVERY, number_of_parts
 from tests.scheduler.played_engine import PlayedEngine
 from tests.service_lab import Lab
@@ -91,7 +91,7 @@ def turns(machine: MachineWithGpus) -> Callable[..., datetime]:
     def pass_time(length: timedelta, *, step: timedelta = EVERY) -> datetime:
         for turn in range(length // step):
             machine.now += step
-            assert (tick if turn < 3 else engine_turn)("tests", machine.now)
+            assert (both_turns if turn < 3 else engine_turn)("tests", machine.now)
             for number, played in machine.alive().items():
                 if played.started_at is None:
                     machine.start(number)

@@ -21,11 +21,10 @@ from accounting_app.fairness.usage_ledger import (
     periods_between,
     team_shares,
 )
-from accounting_app.models import GpuTypeUsage, TeamBacklog, TeamUsage
+from accounting_app.models import GpuTypeUsage, LedgerCoverage, TeamBacklog, TeamUsage
 from allocation.fairness import FORGOTTEN_S
 from cluster_app.models import Gpu, GpuType, Node
 from jobs_app.models import Attempt, GpuClaim, Job
-from scheduler_app.models import SchedulerLease
 from tests.service_lab import Lab
 
 HOUR = timedelta(hours=1)
@@ -47,7 +46,7 @@ def hour(lab: Lab) -> Lab:
     elastic = {"min": 1, "max": 2}
     seeing = lab.submit(gpus=elastic)
     speaking = lab.submit(gpus=elastic, owner=lab.user("bob", "language"))
-    SchedulerLease.objects.create(pk=1, accrued_until=NOON)
+    LedgerCoverage.extend(NOON)
     lab.attempt(seeing, state=Running, started_at=NOON, relative_speed=1.5)
     pass_time(NOON, NOON + HOUR / 2, step=timedelta(seconds=45))
     lab.attempt(speaking, state=Running, started_at=NOON + HOUR / 2, relative_speed=0.5)
@@ -120,7 +119,7 @@ def test_a_team_whose_jobs_are_all_held_is_entitled_to_nothing(lab: Lab) -> None
     lab.node("n1")
     lab.submit()
     Job.objects.update(held=True)
-    SchedulerLease.objects.create(pk=1, accrued_until=NOON)
+    LedgerCoverage.extend(NOON)
     accrue(NOON + HOUR / 2)
     assert not TeamUsage.objects.exists()
 
@@ -129,7 +128,7 @@ def test_a_team_whose_jobs_all_have_a_later_begin_time_is_entitled_to_nothing(la
     lab.node("n1")
     lab.submit()
     Job.objects.update(begin_time=NOON + timedelta(days=1))
-    SchedulerLease.objects.create(pk=1, accrued_until=NOON)
+    LedgerCoverage.extend(NOON)
     accrue(NOON + HOUR / 2)
     assert not TeamUsage.objects.exists()
 
@@ -137,7 +136,7 @@ def test_a_team_whose_jobs_all_have_a_later_begin_time_is_entitled_to_nothing(la
 def test_of_a_long_outage_only_the_last_hour_is_told(lab: Lab) -> None:
     lab.node("n1")
     lab.submit()
-    SchedulerLease.objects.create(pk=1, accrued_until=NOON - 5 * HOUR)
+    LedgerCoverage.extend(NOON - 5 * HOUR)
     accrue(NOON)
     assert of_team("vision", "entitled_share_s") == pytest.approx(3600)
 
@@ -164,7 +163,7 @@ def test_a_team_is_behind_by_what_it_did_not_receive(lab: Lab) -> None:
     elastic = {"min": 1, "max": 2}
     seeing = lab.submit(gpus=elastic)
     lab.submit(gpus=elastic, owner=lab.user("bob", "language"))
-    SchedulerLease.objects.create(pk=1, accrued_until=NOON)
+    LedgerCoverage.extend(NOON)
     lab.attempt(seeing, state=Running, started_at=NOON)
     accrue(NOON + HOUR / 2)
     backlogs = dict(TeamBacklog.objects.values_list("team__name", "cluster_s"))
@@ -173,7 +172,7 @@ def test_a_team_is_behind_by_what_it_did_not_receive(lab: Lab) -> None:
 
 def test_a_backlog_is_forgotten_over_hours(lab: Lab) -> None:
     TeamBacklog.objects.create(team=lab.team("vision"), cluster_s=100)
-    SchedulerLease.objects.create(pk=1, accrued_until=NOON)
+    LedgerCoverage.extend(NOON)
     pass_time(NOON, NOON + timedelta(seconds=FORGOTTEN_S), step=timedelta(minutes=30))
     assert TeamBacklog.objects.get().cluster_s == pytest.approx(100 / e)
 
@@ -199,7 +198,7 @@ def test_gpus_that_start_that_are_out_of_service_and_that_are_asked_for_are_told
     GpuClaim.objects.create(gpu=Gpu.objects.filter(node__name="n1")[0], attempt=held, held_from=NOON)
     Job.objects.filter(pk=held.job_id).update(state=Job.State.STARTING)
     lab.submit(gpus=2)
-    SchedulerLease.objects.create(pk=1, accrued_until=NOON)
+    LedgerCoverage.extend(NOON)
     accrue(NOON + MINUTE)
     sums = GpuTypeUsage.objects.aggregate(*map(Sum, ("busy_gpu_s", "starting_gpu_s", "out_gpu_s", "present_gpu_s")))
     assert [*sums.values()] == pytest.approx([0, 60, 180, 300])

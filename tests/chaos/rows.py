@@ -9,9 +9,8 @@ from uuid import UUID
 
 from django.db.models import Model, Sum
 
-from accounting_app.models import DailyUsage, GpuTypeUsage, TeamUsage
+from accounting_app.models import DailyUsage, GpuTypeUsage, LedgerCoverage, TeamUsage
 from jobs_app.models import Attempt, GpuClaim, Job, JobEvent
-from scheduler_app.models import SchedulerLease
 
 Kind = JobEvent.Kind
 Event = tuple[str, int | None]
@@ -24,7 +23,7 @@ def open_claims() -> int:
 
 def unaccounted_attempts() -> int:
     """Attempts that ended after the time that the usage ledger covers: the next round adds them."""
-    until = SchedulerLease.objects.filter(pk=SchedulerLease.Loop.ROUNDS).values("accrued_until")
+    until = LedgerCoverage.objects.values("until")
     return Attempt.objects.filter(started_at__isnull=False, ended_at__gt=until[:1]).count()
 
 

@@ -20,8 +20,8 @@ from jobs_app.notifications.targets import add_target
 from jobs_app.notifications.texts import sentence_of
 from operations.notifying import Sender
 from operations.retention import delete_expired
-from scheduler_app.lost_nodes import announce_lost_nodes
 from scheduler_app.models import SchedulerLease
+from scheduler_app.round.lost_nodes import announce_lost_nodes
 from scheduler_app.round.reconcile import observe
 from tests.rest.world import running
 from tests.service_lab import Lab

@@ -12,6 +12,7 @@ from accounting_app.gpu_watch.history import UsePoint, bucket_s
 from accounting_app.models import GpuTypeUsage, TeamUsage
 from cluster_app.models import GpuType
 from connections_app.logs.reading import readable
+from insight_app.explain.array_progress import gpu_time
 from insight_app.explain.cost_and_time import Candidate, Length, cost_and_time
 from insight_app.explain.rate_comparison import compare_rates, explain_placement
 from insight_app.explain.timeline import (
@@ -41,7 +42,6 @@ from web.pages.templatetags.format_filters import (
     duration,
     energy,
     gpu_hours,
-    gpu_time,
     money,
     number,
     percent,

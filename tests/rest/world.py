@@ -12,7 +12,7 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from cluster_app.models import GpuType, Node
-from connections_app.join_agent import issue_join_token
+from connections_app.agents.join_agent import issue_join_token
 from insight_app.models import LabRun
 from jobs_app.code.storage import store
 from jobs_app.lifecycle.comments import comment_on_job

@@ -34,12 +34,12 @@ from connections_app.agents.files import (
     append_log,
     store_checkpoints,
 )
+from connections_app.agents.join_agent import agent_of, join, refuse_other_machine
 from connections_app.agents.reports import OVER
 from connections_app.agents.sync import hear, launch_stored
 from connections_app.agents.unpacked_size import NotGzip, UnpacksToMore
 from connections_app.agents.upload_slots import own_slot, shared_slot
 from connections_app.errors import AgentRefused, NoSuchAgent
-from connections_app.join_agent import agent_of, join, refuse_other_machine
 from connections_app.models import Agent, AgentAttempt
 from engines.agent.codec import BadMessage, decode, encode
 from engines.agent.messages import Joined, Joining, Sync

@@ -10,7 +10,7 @@ from rest_framework import serializers, status, viewsets
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from connections_app.join_agent import issue_join_token, revoke_agent
+from connections_app.agents.join_agent import issue_join_token, revoke_agent
 from connections_app.models import Agent
 from jobs_app.models import Team
 from jobs_app.permissions import NotForJobs, caller, is_administrator

@@ -12,9 +12,8 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from estimation.durations import Basis
-from insight_app.explain.array_progress import ArrayProgress, array_progress
+from insight_app.explain.array_progress import ArrayProgress, array_progress, array_summary
 from jobs_app.permissions import NotForJobs, jobs_seen_by
-from web.pages.templatetags.format_filters import array_summary
 
 
 class TaskEstimate(serializers.Serializer[Any]):

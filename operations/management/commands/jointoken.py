@@ -6,8 +6,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 
+from connections_app.agents.join_agent import issue_join_token
 from connections_app.errors import AgentRefused
-from connections_app.join_agent import issue_join_token
 from jobs_app.models import Team
 
 

@@ -19,9 +19,12 @@ from types import ModuleType
 from typing import Any
 
 MODULES = {
-    *(f"scheduler_app.round.{name}" for name in ("tick", "lease", "observe", "reports", "run_round", "dispatch")),
+    *(
+        f"scheduler_app.round.{name}"
+        for name in ("tick", "lease", "reconcile", "attempt_reports", "run_round", "dispatch")
+    ),
     *(f"scheduler_app.round.{name}" for name in ("inputs", "commit", "archive", "set_aside")),
-    *(f"jobs_app.lifecycle.{name}" for name in ("attempts", "endings", "dependencies")),
+    *(f"jobs_app.lifecycle.{name}" for name in ("attempts", "attempt_endings", "dependencies")),
     *("engines.local.engine", "engines.attempt_files"),
 }
 FAILING = "engines.local.engine"

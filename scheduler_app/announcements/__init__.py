@@ -1,1 +1,0 @@
-"""Notifications of what the scheduler finds: lost nodes, late starts, teams whose jobs fail."""
