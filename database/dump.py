@@ -50,7 +50,17 @@ def load_database(source: Path) -> None:
     connection.close()
 
 
-def _load_sqlite(source: Path) -> None:
+def empty_database() -> None:
+    """Drop all tables."""
+    if connection.vendor == "sqlite":
+        _load_sqlite(":memory:")
+    else:
+        with connection.cursor() as cursor:
+            cursor.execute(EMPTY)
+    connection.close()
+
+
+def _load_sqlite(source: Path | str) -> None:
     connection.ensure_connection()
     try:
         with closing(sqlite3.connect(source)) as dump:

@@ -26,6 +26,7 @@ from engines.protocol import Engine, StopReason
 from jobs_app.code.storage import code_root
 from jobs_app.models import Attempt, Job
 from operations.backup import CODE, DATABASE, JOBS, MANIFEST, Manifest, digest_of
+from operations.restore_from_0_1 import is_complete, is_of_0_1, load_rows
 from scheduler_app.models import SchedulerLease
 
 GRACE = timedelta(seconds=60)
@@ -58,8 +59,9 @@ def restore_backup(path: Path, *, replace: bool) -> Manifest:
         _refuse_rows()
     with _unpacked(path) as (folder, manifest):
         _refuse_other(manifest)
+        load = load_rows if is_of_0_1(frozenset(manifest["migrations"])) else load_database
         try:
-            load_database(folder / DATABASE)
+            load(folder / DATABASE)
         except DumpFailed as error:
             raise NotRestored(str(error)) from error
         _restore(folder / CODE, code_root())
@@ -119,6 +121,11 @@ def _refuse_other(manifest: Manifest) -> None:
     if manifest["database"] != connection.vendor:
         text = f"The backup is of {manifest['database']}, this service uses {connection.vendor}: set MOTLEY_DATABASE."
         raise NotRestored(text)
+    taken = frozenset(manifest["migrations"])
+    if is_of_0_1(taken):
+        if not is_complete(taken):
+            raise NotRestored("The backup is of an older 0.1: restore it with the last 0.1, and take another there.")
+        return
     known = {f"{app}.{name}" for app, name in MigrationLoader(None).disk_migrations or {}}
     if unknown := sorted(set(manifest["migrations"]) - known):
         text = f"The backup is of version {manifest['version']}, which is newer ({unknown[0]}): install that one."

@@ -1,10 +1,8 @@
 """GPU hours per day, team and type: they add up, and stay when jobs have left the database."""
 
 from datetime import UTC, date, datetime, timedelta
-from importlib import import_module
 
 import pytest
-from django.apps import apps
 from django.db.models import Sum
 from django.test import Client
 from django.utils import timezone
@@ -134,10 +132,3 @@ def test_it_stays_when_the_jobs_are_archived_and_the_minutes_deleted(lab: Lab, s
     delete_expired(timezone.now() + timedelta(days=100))
     assert not Job.objects.filter(pk=job.pk).exists()
     assert gpu_hours() == before
-
-
-def test_what_ran_before_there_were_days_is_counted_by_the_migration(night: Lab) -> None:
-    before = gpu_hours()
-    DailyUsage.objects.all().delete()
-    import_module("scheduler_app.migrations.0012_usage_of_days_before").fill(apps, None)
-    assert gpu_hours() == pytest.approx(before)

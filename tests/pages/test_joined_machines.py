@@ -12,7 +12,7 @@ from cluster_app.services import add_node
 from connections_app.models import Agent
 from jobs_app.models import Team
 
-LINK_OF_REVOKE = "admin/scheduler_app/agent"
+LINK_OF_REVOKE = "admin/connections_app/agent"
 
 
 def machine(name: str, team: Team | None, **columns: object) -> Agent:
