@@ -24,6 +24,7 @@ from allocation.policies._shared import dollars_per_hour, steps_left
 from allocation.policies.parameters import Choice, Within
 from allocation.policies.plain_programs import all_jobs_sum, each_jobs_sum, solve_integer
 from allocation.problem import Problem, isolated_rate
+from allocation.restart_cost import restart_seconds
 from allocation.solvers.lagrangian_dual import SeparableProblem, solve_dual
 from allocation.solvers.primal_dual import ExponentialPrices, admit
 from allocation.time_budget import UNLIMITED, TimeBudget
@@ -185,10 +186,9 @@ def _left(problem: Problem, assignment: Ints) -> Ints:
 
 def _left_s(problem: Problem) -> Floats:
     """Seconds (m, K) until each job completes, including a restart if it is moved."""
-    T, held = problem.rate, problem.held[:, None]
+    T = problem.rate
     run_s = divide(steps_left(problem)[:, None], T, out=full_like(T, inf), where=T > 0)
-    moved = (held >= 0) & (arange(T.shape[1]) != held)
-    seconds: Floats = run_s + where(moved, problem.restart_s[:, None], 0)
+    seconds: Floats = run_s + restart_seconds(problem)
     return seconds
 
 

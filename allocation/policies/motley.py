@@ -3,12 +3,13 @@
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from numpy import arange, inf, isfinite, maximum, minimum, ones, ones_like, where
+from numpy import arange, isfinite, maximum, minimum, ones, ones_like, where
 
 from allocation.decision import Decision
 from allocation.policies.parameters import Within
 from allocation.policies.plain_programs import all_jobs_sum, each_jobs_sum, solve_integer
 from allocation.problem import Problem, isolated_rate
+from allocation.restart_cost import part_lost_to_restart
 from allocation.solvers.integer_assignment import allowed, assign_with_incumbents, oldest_first
 from allocation.solvers.linear_program import SolverFailed
 from allocation.time_budget import UNLIMITED, TimeBudget
@@ -173,7 +174,7 @@ def _gain(problem: Problem, x: Values) -> Floats:
     T, g, p = problem.rate, problem.base_gpus, problem.base_rate
     best, held = T.max(axis=1), problem.held[:, None] == arange(T.shape[1])
     r = maximum(_left_s(problem, x.horizon_s), LEAST_S)
-    done = 1 - _lost(problem, r * best, held, x)
+    done = 1 - part_lost_to_restart(problem, r * best, held, repaid=x.repaid, horizon_s=x.horizon_s)
     phi = 1 + where(problem.attained_gpu_s > 0, 0, x.first_run)
     urgency = problem.job_weight * phi * (r / HOUR_S) ** -x.short_first
     s = where(problem.held >= 0, minimum(problem.restart_s / minimum(x.horizon_s, problem.restart_s + r), 1), 0)
@@ -188,15 +189,6 @@ def _left_s(problem: Problem, horizon_s: float) -> Floats:
     left = problem.remaining_steps / problem.rate.max(axis=1)
     left_s: Floats = where(isfinite(left), left, so_far + horizon_s)
     return left_s
-
-
-def _lost(problem: Problem, steps: Floats, held: Bools, x: Values) -> Floats:
-    """Part l (m, K) of the remaining time that a restart takes, with so many steps (m,) left."""
-    restart_s = problem.restart_s * where(problem.held >= 0, x.repaid, 1)
-    R = where(held, 0, restart_s[:, None])
-    alone_s = where(problem.rate > 0, steps[:, None] / where(problem.rate > 0, problem.rate, 1), inf)
-    part: Floats = minimum(R / minimum(x.horizon_s, R + alone_s), 1)
-    return part
 
 
 def _queues_h(problem: Problem, r: Floats, held: Bools, x: Values) -> Floats:

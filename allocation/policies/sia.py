@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from typing import Annotated
 
-from numpy import arange, inf, maximum, minimum, ones, ones_like, where
+from numpy import inf, maximum, minimum, ones, ones_like, where
 
 from allocation.decision import Decision
 from allocation.policies.parameters import Switch, Within
 from allocation.policies.plain_programs import all_jobs_sum, each_jobs_sum, solve_integer
 from allocation.problem import Problem
+from allocation.restart_cost import sia_restart_factor
 from allocation.solvers.integer_assignment import allowed, assign_with_incumbents
 from allocation.solvers.linear_program import SolverFailed
 from allocation.time_budget import UNLIMITED, TimeBudget
@@ -135,13 +136,9 @@ def _gain(problem: Problem, *, power: float, waiting: float, rounded: bool) -> t
 
 def _costs(problem: Problem, power: float) -> Floats:
     """Cost A (m, K); infeasible configurations have the highest cost."""
-    T, held = problem.rate, problem.held
-    t, N, R = problem.age_s, problem.restarts, problem.restart_s
+    T = problem.rate
     least = where(T > 0, T, inf)
     s = problem.base_gpus
-    r = where(t < R, 1, maximum(t - N * R, 0) / maximum(t + R, 1e-9))
-    stays = (arange(T.shape[1]) == held[:, None]) | (held < 0)[:, None]
-    f = where(stays, 1, r[:, None])
-    goodput = f * T * (s / least.min(axis=1))[:, None]
+    goodput = sia_restart_factor(problem) * T * (s / least.min(axis=1))[:, None]
     cost: Floats = minimum(maximum(goodput, 1e-12) ** power, MOST_COST)
     return cost

@@ -14,6 +14,7 @@ from allocation.decision import Decision
 from allocation.problem import LEASE, Problem
 from allocation.quotas import Quotas
 from allocation.remaining_capacity import RemainingCapacity
+from allocation.restart_cost import repays_two_restarts
 from allocation.types import Bools, Floats, Ints
 
 TIE = 6
@@ -236,7 +237,7 @@ class _Queue:
 def _leave_for_idle_gpus(problem: Problem, assignment: RoundAssignment, leased: Ints) -> None:
     """Move jobs that hold a leased configuration (m,) to idle GPUs where that gains more than two restarts."""
     rows = np.flatnonzero((leased >= 0) & (assignment.rows == leased) & ~problem.locked)
-    better = assignment.allowed[rows] & _repays_two_restarts(problem, rows) & assignment.remaining.holds()
+    better = assignment.allowed[rows] & repays_two_restarts(problem, rows) & assignment.remaining.holds()
     for i, columns in zip(rows[better.any(axis=1)].tolist(), better[better.any(axis=1)], strict=True):
         fitting = [k for k in np.flatnonzero(columns).tolist() if assignment.remaining.fits(i, k)]
         if fitting:
@@ -244,15 +245,6 @@ def _leave_for_idle_gpus(problem: Problem, assignment: RoundAssignment, leased: 
             assignment.remaining.give_back(i, int(leased[i]))
             assignment.remaining.take(i, fastest)
             assignment.give(i, fastest)
-
-
-def _repays_two_restarts(problem: Problem, rows: Ints) -> Bools:
-    """Configurations (r, K) in which these rows get further within a lease, or to their end, than where they are."""
-    there, here = problem.rate[rows], problem.rate[rows, problem.held[rows]][:, None]
-    left_s = problem.remaining_steps[rows, None] / here
-    lease_s = np.minimum(LEASE * problem.restart_s[rows, None], left_s)
-    better: Bools = there * (lease_s - 2 * problem.restart_s[rows, None]) > here * lease_s
-    return better
 
 
 def _held_first(problem: Problem, assignment: Ints, allowed: Bools) -> Candidates:
