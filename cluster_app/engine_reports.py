@@ -4,14 +4,12 @@ import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from types import MappingProxyType
 from typing import Any
 
 from django.db import DataError, IntegrityError, transaction
 from django.db.models import Q
 
-from cluster_app.models import FOREIGN_USE, SUSPECT_AFTER, UNHEARD, Engine, Gpu, MissingStorage, Node, NodeEvent
-from cluster_app.node_history import note_health
+from cluster_app.models import FOREIGN_USE, Engine, MissingStorage, Node, NodeEvent
 from cluster_app.services import record
 
 log = logging.getLogger(__name__)
@@ -21,8 +19,6 @@ Inventory = Mapping[str, Mapping[str, Any]]
 
 CORDONED = "cordoned"
 """The state in which the engine gives a node no new jobs, as of `engines.protocol.NodeState`."""
-OFF = frozenset({"sleeping", "waking"})
-"""The states in which the site has the node switched off, or is about to: it is silent, and not lost."""
 HEARTBEAT_RESOLUTION = timedelta(seconds=2)
 """A heartbeat that is younger than this is not written again: thousands of nodes are heard twice a second."""
 MOST_NAMED = 6
@@ -70,52 +66,11 @@ def reasons_out_of_service(engine: str) -> dict[str, str]:
     return dict(Node.objects.filter(engine__name=engine).values_list("name", "reason"))
 
 
-def update_node_health(
-    now: datetime, *, listening_since: datetime, conditions: Mapping[str, Inventory] = MappingProxyType({})
-) -> list[str]:
-    """Derive each node's health from its last heartbeat; a change is recorded as an event, and in its intervals.
-
-    Returns the names of the nodes that are lost since now.
-
-    The silence of a node that sleeps or is being woken, here or at its site, says nothing, unless a job is there.
-
-    `conditions`: what the engines that answered have reported of their nodes now, by the engine's name.
-    """
-    lost: list[str] = []
-    engines = {engine.name: engine for engine in Engine.objects.defer("inventory", "options")}
-    stays_healthy = Q(health=Node.Health.HEALTHY, heard_at__gte=now - SUSPECT_AFTER)
-    for node in (
-        Node.objects.exclude(stays_healthy)
-        .exclude(state__in=UNHEARD)
-        .exclude(name__in=_off_without_jobs(conditions))
-        .only("name", "engine_id", "state", "health", "heard_at")
-    ):
-        engine = engines[str(node.engine_id)]
-        since = None if engine.fault else engine.since or listening_since
-        health = node.health_at(now, listening_since=listening_since, answering_since=since)
-        if health != node.health:
-            Node.objects.filter(pk=node.pk).update(health=health)
-            record(node, NodeEvent.Kind.HEALTH, f"{health.label}")
-            note_health(node, health, now)
-            lost += [node.name] if health == Node.Health.LOST else []
-    _store_conditions(conditions)
-    return lost
-
-
-def _off_without_jobs(conditions: Mapping[str, Inventory]) -> set[str]:
-    """Nodes that are reported as switched off, and of which no GPU is claimed."""
-    off = {name for nodes in conditions.values() for name, one in nodes.items() if one.get("state") in OFF}
-    if not off:
-        return off
-    claimed = Gpu.objects.filter(node__name__in=off, claims__isnull=False, claims__released_at=None)
-    return off - set(claimed.values_list("node__name", flat=True))
-
-
 CONDITION = ("engine_reason", "limits", "containers", *FOREIGN_USE)
 """Columns of a node that say whether the engine gives it no new jobs, how jobs run there, and what others use of it."""
 
 
-def _store_conditions(reported: Mapping[str, Inventory]) -> None:
+def store_conditions(reported: Mapping[str, Inventory]) -> None:
     """Store what engines report of their nodes where it differs: thousands are compared as they are read."""
     stored = Node.objects.filter(engine__name__in=reported).values_list("engine__name", "name", *CONDITION)
     changed: dict[str, dict[str, list[Any]]] = defaultdict(dict)

@@ -18,11 +18,11 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Sum
 
-from accounting_app.fairness.budgets import read_budgets, used_up
+from accounting_app.fairness.entitlement import active_teams, entitlement
 from accounting_app.models import DailyUsage, GpuTypeUsage, LedgerCoverage, QuotaHour, TeamBacklog, TeamUsage
-from allocation.fairness import entitled_shares, jain_index, later_backlog
+from allocation.fairness import jain_index, later_backlog
 from cluster_app.models import Gpu, in_service
-from jobs_app.models import Attempt, GpuClaim, Job, Team
+from jobs_app.models import Attempt, GpuClaim, Job
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
@@ -44,7 +44,7 @@ def accrue(now: datetime) -> None:
 
 
 def _accrue_teams(since: datetime, now: datetime, ran: Sequence["HeldGpuTime"]) -> None:
-    entitled = entitlement(_active_teams(now), Gpu.objects.present().count())
+    entitled = entitlement(active_teams(now), Gpu.objects.present().count())
     gpu_s: dict[int, float] = defaultdict(float)
     work_gpu_s: dict[int, float] = defaultdict(float)
     for run in ran:
@@ -154,20 +154,6 @@ def _accrue_days(since: datetime, now: datetime, ran: Sequence["HeldGpuTime"]) -
     )
 
 
-class ActiveTeam(NamedTuple):
-    """Weight of a team with queued or running jobs, and the most GPUs that these can use."""
-
-    weight: float
-    demand: int
-
-
-def entitlement(active: Mapping[int, ActiveTeam], gpus: int) -> dict[int, float]:
-    """Share of the cluster of each active team: weighted max-min fair, no more than its demand."""
-    weight = np.array([team.weight for team in active.values()], dtype=float)
-    demand = np.array([team.demand / max(gpus, 1) for team in active.values()], dtype=float)
-    return dict(zip(active, entitled_shares(weight, demand).tolist(), strict=True))
-
-
 def periods_between(since: datetime, now: datetime, length: timedelta) -> Iterator[tuple[datetime, float]]:
     """Split an interval at full minutes or days (UTC): each period's start, with the interval's seconds in it."""
     start = since.astimezone(UTC)
@@ -176,19 +162,6 @@ def periods_between(since: datetime, now: datetime, length: timedelta) -> Iterat
         end = min(period + length, now)
         yield period, (end - start).total_seconds()
         start = end
-
-
-def _active_teams(now: datetime) -> dict[int, ActiveTeam]:
-    asking = Job.objects.unfinished().filter(Q(begin_time=None) | Q(begin_time__lte=now), held=False)
-    budgets = read_budgets(now)
-    if closed := used_up(budgets):
-        asking = asking.exclude(state=Job.State.QUEUED, team__in=closed)
-    demand = dict(asking.order_by().values_list("team").annotate(Sum("gpus_max")))
-    weights = Team.objects.filter(pk__in=demand).values_list("pk", "weight")
-    return {
-        team: ActiveTeam(weight * (budgets[team].weight_part if team in budgets else 1.0), demand[team])
-        for team, weight in weights
-    }
 
 
 class HeldGpuTime(NamedTuple):

@@ -1,6 +1,6 @@
 """Nodes: machines with GPUs, their states and their health."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from django.core.exceptions import ValidationError
 from django.core.validators import MinValueValidator
@@ -223,22 +223,6 @@ class Node(models.Model):
             raise ValidationError({missing: "Give both times, or none for a node that is there at all hours."})
         if self.lent_from is not None and self.lent_from == self.lent_until:
             raise ValidationError({"lent_until": "Both times are the same: leave both empty for all hours."})
-
-    def health_at(self, now: datetime, *, listening_since: datetime, answering_since: datetime | None) -> "Node.Health":
-        """Health from the time since the last heartbeat, not counting the time in which no scheduler listened.
-
-        Unknown until its engine hears from it.
-        `answering_since`: since when the engine has answered; None: it does not, which proves no node dead.
-        """
-        if self.heard_at is None:
-            return Node.Health.UNKNOWN
-        silence = now - max(self.heard_at, listening_since)
-        if silence <= SUSPECT_AFTER:
-            return Node.Health.HEALTHY
-        if answering_since is None:
-            return Node.Health.LOST if self.health == Node.Health.LOST else Node.Health.SUSPECT
-        proven = min(silence, now - answering_since) > LOST_AFTER
-        return Node.Health.LOST if proven else Node.Health.SUSPECT
 
 
 POWERED_DOWN = (Node.State.SLEEPING, Node.State.WAKING)

@@ -107,22 +107,6 @@ def join(text: str, joining: Joining, now: datetime) -> Agent:
     return agent
 
 
-def agent_of(text: str) -> Agent:
-    """The machine with this token; raises `NoSuchAgent`."""
-    agent = Agent.objects.filter(digest=digest_of(text), revoked_at=None).select_related("engine").first()
-    if agent is None:
-        raise NoSuchAgent("The token of this machine is unknown or revoked.")
-    return agent
-
-
-def refuse_other_machine(agent: Agent, *, version: int, machine: str) -> None:
-    """Raise `AgentRefused` where the token has come to another machine, or the agent speaks another version."""
-    if version != VERSION:
-        raise AgentRefused(f"This service speaks version {VERSION} with agents: use the agent of its release.")
-    if machine != agent.machine:
-        raise AgentRefused("This token is of another machine: ask for a join token for this one.")
-
-
 def _register_node(name: str, joining: Joining) -> None:
     report, lending = joining.node, joining.lending
     memory_mib = min((gpu.memory_mib for gpu in report.gpus if gpu.memory_mib), default=0)

@@ -23,12 +23,13 @@ from insight_app.explain.dry_run_inputs import DryRunInputs, FreeOnNode, read_in
 from jobs_app.submission.admission import Admitted
 from jobs_app.submission.enqueue import draft
 from jobs_app.submission.submit import admitted
+from scheduler_app.round.candidate_jobs import InService
 from scheduler_app.round.inputs import (
     InputRows,
     JobRow,
     TypeRow,
 )
-from scheduler_app.round.job_options import InService, Timing, gangs_on, job_options_of, units_of
+from scheduler_app.round.job_options import Timing, gangs_on, job_options_of, units_of
 
 NEAR_WINDOW = timedelta(days=1)
 """Windows that begin later are not mentioned."""

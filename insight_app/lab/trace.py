@@ -10,8 +10,9 @@ from allocation.configurations import gang_sizes
 from allocation.types import Floats
 from cluster_app.replica_size import GpusPerReplica
 from insight_app.lab.history import History, Run
+from scheduler_app.round.candidate_jobs import InService
 from scheduler_app.round.inputs import JobRow
-from scheduler_app.round.job_options import InService, configurations, job_options_of
+from scheduler_app.round.job_options import configurations, job_options_of
 from simulation.traces.trace import GangSpread, KnownRate, Program, TraceJob
 
 DIGITS = 12

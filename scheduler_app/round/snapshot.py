@@ -24,18 +24,16 @@ from estimation.durations import DurationEstimate
 from estimation.rate_evidence import Evidence
 from scheduler_app.models import SetAside
 from scheduler_app.round.arrays import array_tasks, sampled_durations
+from scheduler_app.round.candidate_jobs import InService, gpus_in_service, queue_of
 from scheduler_app.round.inputs import GpuRow, InputRows, JobRow
 from scheduler_app.round.job_options import (
-    InService,
     JobOptions,
     Timing,
     can_run,
     capacity_of,
     configurations,
-    gpus_in_service,
     job_options_of,
     most_replicas,
-    queue_of,
     units_of,
 )
 from scheduler_app.round.lengths import EndedDurations, lengths_of

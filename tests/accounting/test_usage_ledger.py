@@ -10,13 +10,12 @@ from math import e
 import pytest
 from django.db.models import Sum
 
+from accounting_app.fairness.entitlement import ActiveTeam, entitlement
 from accounting_app.fairness.history import WINDOWS, cluster_states, hours_of_days
 from accounting_app.fairness.usage_ledger import (
     MINUTE,
-    ActiveTeam,
     TeamShare,
     accrue,
-    entitlement,
     jain_index_of_teams,
     periods_between,
     team_shares,

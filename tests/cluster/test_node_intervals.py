@@ -7,8 +7,9 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from cluster_app import node_history
-from cluster_app.engine_reports import record_heartbeats, update_node_health
+from cluster_app.engine_reports import record_heartbeats
 from cluster_app.models import LOCAL_ENGINE, LOST_AFTER, SUSPECT_AFTER, Node, NodeInterval
+from cluster_app.node_health import update_node_health
 from cluster_app.node_history import Observed, by_capacity_type, observed_by_node
 from cluster_app.retirement import restore_node, retire_node
 from cluster_app.services import drain, unknown_if_moved

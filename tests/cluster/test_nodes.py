@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from pytest_django import Settings
 
-from cluster_app.engine_reports import record_heartbeats, update_node_health
+from cluster_app.engine_reports import record_heartbeats
 from cluster_app.errors import ReasonMissing
 from cluster_app.models import LOCAL_ENGINE, LOST_AFTER, SUSPECT_AFTER, Engine, Gpu, Node, NodeEvent
+from cluster_app.node_health import health_at, update_node_health
 from cluster_app.services import add_node, cordon, drain, resume, set_gpu_count
 from connections_app import engine_registry as fleet
 from connections_app.engine_registry import EngineSetup
@@ -150,13 +151,13 @@ def test_an_unhealthy_gpu_gets_no_jobs(lab: Lab) -> None:
 def test_health_follows_from_silence(lab: Lab, silence: timedelta, health: Node.Health) -> None:
     node, now = lab.node("n1"), lab.now
     node.heard_at = now
-    assert node.health_at(now + silence, listening_since=now, answering_since=now) == health
+    assert health_at(node, now + silence, listening_since=now, answering_since=now) == health
 
 
 def test_silence_counts_only_while_the_scheduler_listened(lab: Lab) -> None:
     node, now = lab.node("n1"), lab.now
     node.heard_at = now - timedelta(days=1)
-    assert node.health_at(now, listening_since=now - A_TICK, answering_since=now - A_TICK) == Health.HEALTHY
+    assert health_at(node, now, listening_since=now - A_TICK, answering_since=now - A_TICK) == Health.HEALTHY
 
 
 def test_a_change_of_health_is_written_down_once(lab: Lab) -> None:

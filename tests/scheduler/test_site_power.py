@@ -9,8 +9,9 @@ from pytest_django import Settings
 from accounting_app.energy.drivers import driven, is_driven
 from accounting_app.energy.sleep import put_surplus_to_sleep
 from accounting_app.models import SleepAdvice
-from cluster_app.engine_reports import update_node_health
+from cluster_app.engine_reports import store_conditions
 from cluster_app.models import Engine, GpuType, Node, NodeEvent, NodePower
+from cluster_app.node_health import update_node_health
 from cluster_app.services import cordon, put_to_sleep, resume
 from connections_app import engine_registry
 from engines.local.engine import LocalEngine
@@ -30,6 +31,7 @@ def said(lab: Lab, state: NodeState, *names: str) -> None:
     long_ago = lab.now - timedelta(hours=1)
     Engine.objects.filter(name=HPC).update(fault="", since=long_ago)
     update_node_health(lab.now, listening_since=long_ago, conditions=conditions)
+    store_conditions(conditions)
     sleep_as_reported(conditions, lab.now)
 
 

@@ -26,6 +26,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from connections_app.agents.authentication import agent_of, refuse_other_machine
 from connections_app.agents.files import (
     ArchiveLimits,
     CutShort,
@@ -34,7 +35,7 @@ from connections_app.agents.files import (
     append_log,
     store_checkpoints,
 )
-from connections_app.agents.join_agent import agent_of, join, refuse_other_machine
+from connections_app.agents.join_agent import join
 from connections_app.agents.reports import OVER
 from connections_app.agents.sync import hear, launch_stored
 from connections_app.agents.unpacked_size import NotGzip, UnpacksToMore

@@ -1,0 +1,22 @@
+"""Authentication of machines that joined: by the digest of their token, for their own machine and protocol alone."""
+
+from connections_app.errors import AgentRefused, NoSuchAgent
+from connections_app.models import Agent
+from engines.agent.messages import VERSION
+from jobs_app.models.team import digest_of
+
+
+def agent_of(text: str) -> Agent:
+    """The machine with this token; raises `NoSuchAgent`."""
+    agent = Agent.objects.filter(digest=digest_of(text), revoked_at=None).select_related("engine").first()
+    if agent is None:
+        raise NoSuchAgent("The token of this machine is unknown or revoked.")
+    return agent
+
+
+def refuse_other_machine(agent: Agent, *, version: int, machine: str) -> None:
+    """Raise `AgentRefused` where the token has come to another machine, or the agent speaks another version."""
+    if version != VERSION:
+        raise AgentRefused(f"This service speaks version {VERSION} with agents: use the agent of its release.")
+    if machine != agent.machine:
+        raise AgentRefused("This token is of another machine: ask for a join token for this one.")
