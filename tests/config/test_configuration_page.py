@@ -9,8 +9,8 @@ from django.conf import settings
 
 ROOT = Path(settings.BASE_DIR)
 PACKAGES = (
-    *("allocation", "audit_app", "benchmarks", "client", "cluster_app", "config", "engines", "estimation", "forecast"),
-    *("database", "jobs_app", "rest", "scheduler_app", "simulation"),
+    *("accounting_app", "allocation", "audit_app", "benchmarks", "client", "cluster_app", "config", "engines", "estimation", "forecast"),
+    *("connections_app", "database", "insight_app", "jobs_app", "operations", "scheduler_app", "simulation", "web"),
 )
 OTHER_FILES = ("Makefile", "bootstrap.sh", "docker-compose.yml", "Dockerfile", ".env.example", ".ci/run")
 NAME = re.compile(r"MOTLEY_[A-Z][A-Z_]*[A-Z]")

@@ -11,7 +11,7 @@ ROOT = Path(settings.BASE_DIR)
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "client" / "README.md"])
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
 MODULE = re.compile(
-    r"`((?:allocation|cluster_app|config|engines|estimation|jobs_app|scheduler_app|simulation|tests)/[\w/]+\.py)`"
+    r"`((?:[a-z]+_app|allocation|config|engines|estimation|forecast|operations|simulation|tests|web)/[\w/]+\.py)`"
 )
 
 
