@@ -96,7 +96,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "web.pages.client.wheel_address",
+                "web.pages.site.wheel_address",
                 "config.openid_connect.login_choices",
             ],
         },

@@ -10,10 +10,8 @@ import numpy as np
 from django.conf import settings
 from django.db.models import Count, Max
 
-from accounting_app.energy.drivers import driven
-from accounting_app.energy.idle_nodes import nodes_that_may_sleep
+from accounting_app.energy.node_power import driven, nodes_that_may_sleep, put_surplus_to_sleep
 from accounting_app.energy.node_use import LONG_ENOUGH, STEP, nodes_with_gpus, read_node_demand, start_of, step_of
-from accounting_app.energy.sleep import put_surplus_to_sleep
 from accounting_app.models import SleepAdvice
 from allocation.node_sleep import SleepParameters, SleepState, next_state
 from cluster_app.models import POWERED_DOWN, Node, NodeEvent

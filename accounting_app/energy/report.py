@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from accounting_app.energy.advice import HORIZONS
-from accounting_app.energy.idle_nodes import read_idle_nodes
+from accounting_app.energy.node_power import awake_counts, nodes_not_needed, read_idle_nodes
 from accounting_app.energy.node_use import STEP_H, NodeCounts, node_counts
-from accounting_app.energy.sleep import awake_counts, nodes_not_needed
 from accounting_app.models import SleepAdvice
 from cluster_app.models import POWERED_DOWN, Gpu, GpuType, Node, NodePower
 

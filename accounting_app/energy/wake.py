@@ -9,7 +9,7 @@ from typing import NamedTuple
 from django.db.models import Count
 
 from accounting_app.energy.advice import parameters_of
-from accounting_app.energy.drivers import driven, is_driven
+from accounting_app.energy.node_power import driven, is_driven
 from accounting_app.energy.node_use import node_counts, nodes_with_gpus
 from allocation.time_budget import UNLIMITED, TimeBudget
 from cluster_app.feasibility import NodeShape, Request, fits

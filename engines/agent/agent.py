@@ -14,10 +14,9 @@ from pathlib import Path
 
 from engines.agent.checkpoint_uploads import CheckpointUploads
 from engines.agent.connection import CONFLICT, UNAUTHORIZED, Connection, Refused, Unheard
-from engines.agent.gpu_samples import GpuSamples
 from engines.agent.machine import machine_digest
 from engines.agent.messages import VERSION, AttemptNews, Orders, Sync
-from engines.agent.transfers import Transfers
+from engines.agent.transfers import GpuSamples, Transfers
 from engines.lease_file import LeaseFile
 from engines.linux import seconds_since_boot
 from engines.local.engine import LocalEngine

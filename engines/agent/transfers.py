@@ -3,7 +3,7 @@
 import logging
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -11,8 +11,10 @@ from time import monotonic
 from engines.agent.checkpoint_uploads import FAILED_PAUSE_S, TOO_LARGE_PAUSE_S, CheckpointUploads
 from engines.agent.connection import UNAUTHORIZED, ArchiveTooLarge, Connection, Refused, Unheard
 from engines.attempt_files import AttemptFolder, write_json
+from engines.gpu_readings import GpuReader
+from engines.linux import seconds_since_boot
 from engines.local.engine import LocalEngine
-from engines.protocol import EngineError, Launch, Phase, Stream
+from engines.protocol import EngineError, GpuReading, Launch, NodeReport, Phase, Stream, WatchedGpu
 from engines.supervision.engine_root import THROUGH, make_folder
 from engines.supervision.supervisor import write_exit
 
@@ -174,3 +176,25 @@ class Transfers:
 
     def _handed_over(self, attempt: int) -> Path:
         return self._attempt(attempt).path / "handed_over.json"
+
+
+EVERY_S = 5.0
+
+
+class GpuSamples:
+    """Readings when they are due, numbered as the machine numbers its GPUs; none of emulated ones.
+
+    Whose processes are on a GPU is the owner's business, and is left out.
+    """
+
+    def __init__(self, clock: Callable[[], float] = seconds_since_boot) -> None:
+        self._clock, self._reader = clock, GpuReader()
+        self._due_s = 0.0
+
+    def __call__(self, node: NodeReport) -> Sequence[GpuReading]:
+        now_s = self._clock()
+        if now_s < self._due_s:
+            return ()
+        self._due_s = now_s + EVERY_S
+        gpus = [WatchedGpu(one.index, node.name, one.index, one.uuid) for one in node.gpus]
+        return [replace(one, processes=None) for one in self._reader.read(gpus)]

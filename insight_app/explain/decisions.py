@@ -6,10 +6,8 @@ from typing import Any
 
 from estimation.rate_evidence import limits
 from estimation.rates import Source
-from insight_app.explain.checkpoint_outlook import checkpoint_outlook
-from insight_app.explain.cpu_memory import explain_cpu_memory
-from insight_app.explain.deadline_outlook import deadline_outlook
-from insight_app.explain.placement_odds import placement_odds
+from insight_app.explain.attempt_explanations import explain_cpu_memory
+from insight_app.explain.outlooks import checkpoint_outlook, deadline_outlook, placement_odds
 from insight_app.explain.queue_outlook import queue_outlook, waking_nodes
 from insight_app.explain.rate_comparison import explain_measurement
 from insight_app.explain.remaining_work import remaining_work

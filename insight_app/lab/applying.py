@@ -9,8 +9,8 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from insight_app.errors import CannotApply
-from insight_app.lab.nodes import cluster_words, read_node_gpus
 from insight_app.lab.results import FAR_OFF
+from insight_app.lab.scenario import cluster_words, read_node_gpus
 from insight_app.models import LabRun, PolicyGuard
 from insight_app.policy_effects.effects import spreads_before
 from scheduler_app.errors import InvalidChoice

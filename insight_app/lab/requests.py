@@ -8,8 +8,14 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from insight_app.errors import InvalidLabRun, LabRunHasEnded, TooManyLabRuns
-from insight_app.lab.nodes import NoSuchNodes, read_node_gpus, with_changes
-from insight_app.lab.team_limits import BudgetChange, QuotaChange, limit_faults
+from insight_app.lab.scenario import (
+    BudgetChange,
+    NoSuchNodes,
+    QuotaChange,
+    limit_faults,
+    read_node_gpus,
+    with_node_changes,
+)
 from insight_app.lab.uploads import InvalidUpload, Upload, read_upload
 from insight_app.models import LabRun, LabTrace
 from jobs_app.models import Team
@@ -98,7 +104,7 @@ def _node_faults(changes: Mapping[str, int]) -> Iterator[Fault]:
         yield Fault(pointer="/nodes", code="no_such_nodes", detail="The cluster has no nodes: add some first.")
         return
     try:
-        with_changes(there, changes)
+        with_node_changes(there, changes)
     except NoSuchNodes as error:
         yield Fault(pointer=f"/nodes/{escaped(error.gpu_type)}", code="no_such_nodes", detail=encodable(str(error)))
 

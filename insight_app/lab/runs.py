@@ -17,7 +17,7 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import F
 from django.utils import timezone
 
-from insight_app.lab.memory import limit_memory, memory_limit_mib
+from insight_app.lab.scenario import limit_memory, memory_limit_mib
 from insight_app.models import LabRun
 from insight_app.start_forecasts.runs import round_turn_and_forecasts
 

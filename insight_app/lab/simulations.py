@@ -14,11 +14,20 @@ from django.utils import timezone
 
 from cluster_app.models import GpuType
 from insight_app.lab.history import History, read_history
-from insight_app.lab.memory import in_words
-from insight_app.lab.nodes import NodeGpus, cluster_words, read_node_gpus, with_changes
 from insight_app.lab.results import Figures, actual_figures, result_of
-from insight_app.lab.team_limits import NO_LIMITS, BudgetChange, QuotaChange, TeamLimits, read_team_limits
-from insight_app.lab.team_limits import with_changes as with_limits
+from insight_app.lab.scenario import (
+    NO_LIMITS,
+    BudgetChange,
+    NodeGpus,
+    QuotaChange,
+    TeamLimits,
+    cluster_words,
+    in_words,
+    read_node_gpus,
+    read_team_limits,
+    with_limit_changes,
+    with_node_changes,
+)
 from insight_app.lab.trace import trace_of
 from insight_app.lab.uploads import Upload, read_upload
 from insight_app.models import LabRun
@@ -111,7 +120,7 @@ def _simulated(run: LabRun, source: Source) -> dict[str, object]:
     nodes = read_node_gpus()
     present, policy = _present(nodes, source, source.limits)
     asked = replace(
-        _present(with_changes(nodes, run.nodes), source, _asked_limits(run, source))[0],
+        _present(with_node_changes(nodes, run.nodes), source, _asked_limits(run, source))[0],
         round_s=run.round_length_s or present.round_s,
     )
     plans = [
@@ -127,7 +136,7 @@ def _simulated(run: LabRun, source: Source) -> dict[str, object]:
 
 def _asked_limits(run: LabRun, source: Source) -> TeamLimits:
     quotas, budgets = [QuotaChange(**one) for one in run.quotas], [BudgetChange(**one) for one in run.budgets]
-    return with_limits(source.limits, quotas, budgets)
+    return with_limit_changes(source.limits, quotas, budgets)
 
 
 def _actual(source: Source, gpus: int, power_w: Mapping[str, float]) -> Figures | None:

@@ -9,7 +9,7 @@ from datetime import datetime
 
 import numpy as np
 
-from accounting_app.energy.drivers import is_driven
+from accounting_app.energy.node_power import is_driven
 from cluster_app.lending import takes_jobs
 from cluster_app.models import POWERED_DOWN, Node, NodePower
 from estimation.types import Floats

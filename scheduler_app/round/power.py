@@ -7,9 +7,10 @@ from functools import partial
 
 from django.conf import settings
 
-from accounting_app.energy.drivers import is_driven
+from accounting_app.energy.node_power import is_driven
+from cluster_app.engine_reports import Inventory
 from cluster_app.models import FIRST_PAUSE, FOREIGN_USE, POWERED_DOWN, SUSPECT_AFTER, Engine, Node, NodePower
-from cluster_app.node_health import OFF, Inventory
+from cluster_app.node_health import OFF
 from cluster_app.services import give_up_waking, keep_awake, note_awake, put_to_sleep, wake
 from connections_app.engine_registry import engine_named
 from engines.power_commands import PowerCommandEnd, PowerCommands, PowerTask, command_of_site

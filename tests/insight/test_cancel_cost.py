@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from insight_app.explain.cancel_cost import cancel_cost
+from insight_app.explain.attempt_explanations import cancel_cost
 from jobs_app.models import Attempt, Job
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

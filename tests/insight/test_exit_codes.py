@@ -2,7 +2,7 @@
 
 import pytest
 
-from insight_app.explain.exit_code import explain_exit
+from insight_app.explain.attempt_explanations import explain_exit
 from jobs_app.models import Attempt
 
 

@@ -10,7 +10,7 @@ from cluster_app.models import GpuType, Node
 from cluster_app.node_history import Observed
 from estimation.interrupted_work import Interruptions
 from estimation.node_lifetimes import NodeLifetime
-from insight_app.explain.placement_odds import compared, placement_odds
+from insight_app.explain.outlooks import compared, placement_odds
 from jobs_app.models import Attempt, GpuClaim, Job
 from scheduler_app.round.node_lifetimes import KnownLifetime
 from tests.rest_callers import caller

@@ -19,12 +19,19 @@ from cluster_app.models import GpuType
 from insight_app.errors import LabRunHasEnded
 from insight_app.lab import simulations
 from insight_app.lab.history import MOST_JOBS
-from insight_app.lab.memory import limit_memory
-from insight_app.lab.nodes import cluster_words, read_node_gpus, with_changes
 from insight_app.lab.requests import LabRequest, ask_for_run, cancel_run
 from insight_app.lab.results import summary
 from insight_app.lab.runs import MOST_TRIES, SILENT, claim_run, follow, note_lost
-from insight_app.lab.team_limits import BudgetChange, QuotaChange, TeamLimits, read_team_limits
+from insight_app.lab.scenario import (
+    BudgetChange,
+    QuotaChange,
+    TeamLimits,
+    cluster_words,
+    limit_memory,
+    read_node_gpus,
+    read_team_limits,
+    with_node_changes,
+)
 from insight_app.lab.uploads import MOST_BYTES, Upload
 from insight_app.models import LabRun, LabTrace
 from jobs_app.models import Budget, Team, TeamQuota
@@ -481,8 +488,8 @@ def _failing(comparison: Comparison, _: int) -> Iterator[Any]:
 
 def test_nodes_of_the_usual_size_are_added_and_taken_first() -> None:
     there = {"a100": [4, 8, 8], "t4": [1]}
-    assert cluster_words(with_changes(there, {"a100": 2})) == "a100=1x4,a100=4x8,t4=1x1"
-    assert cluster_words(with_changes(there, {"a100": -1, "t4": -1})) == "a100=1x4,a100=1x8"
+    assert cluster_words(with_node_changes(there, {"a100": 2})) == "a100=1x4,a100=4x8,t4=1x1"
+    assert cluster_words(with_node_changes(there, {"a100": -1, "t4": -1})) == "a100=1x4,a100=1x8"
 
 
 def test_the_summary_warns_where_the_simulation_is_far_from_what_happened() -> None:

@@ -16,7 +16,7 @@ from insight_app.models import JobForecast
 from jobs_app.measurement.progress_curves import CurvePoint, note_points
 from jobs_app.models import Attempt, Job, Team
 from tests.pages.conftest import decide
-from web.pages.sparklines import HEIGHT, area, sparkline, thinned
+from web.pages.charts import HEIGHT, area, sparkline, thinned
 
 
 def words(client: Client) -> str:

@@ -15,7 +15,7 @@ from cluster_app.models import Node, NodeInterval
 from cluster_app.node_history import begin_interval
 from cluster_app.services import drain
 from estimation.checkpoint_plan import daly_interval
-from insight_app.explain.checkpoint_outlook import CheckpointOutlook, checkpoint_outlook
+from insight_app.explain.outlooks import CheckpointOutlook, checkpoint_outlook
 from jobs_app.lifecycle.attempt_endings import AttemptEnd, end_attempt
 from jobs_app.models import Attempt, Job
 from scheduler_app.round.node_lifetimes import USUAL, by_age, known_lifetimes, lifetimes_now

@@ -10,7 +10,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from accounting_app.energy.advice import advise_when_due
-from accounting_app.energy.idle_nodes import read_idle_nodes
+from accounting_app.energy.node_power import read_idle_nodes
 from accounting_app.energy.node_use import start_of, step_of
 from accounting_app.energy.report import energy_by_type
 from accounting_app.energy.wake import NodePools, nodes_to_wake, wake_for_waiting_jobs

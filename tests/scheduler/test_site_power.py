@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from pytest_django import Settings
 
-from accounting_app.energy.drivers import driven, is_driven
-from accounting_app.energy.sleep import put_surplus_to_sleep
+from accounting_app.energy.node_power import driven, is_driven, put_surplus_to_sleep
 from accounting_app.models import SleepAdvice
 from cluster_app.engine_reports import store_conditions
 from cluster_app.models import Engine, GpuType, Node, NodeEvent, NodePower

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from insight_app.lab.requests import MOST_NODES, MOST_POLICIES, USUAL_DAYS, LabRequest, ask_for_run, cancel_run
 from insight_app.lab.results import SIZE_NAMES
-from insight_app.lab.team_limits import BudgetChange, QuotaChange
+from insight_app.lab.scenario import BudgetChange, QuotaChange
 from insight_app.lab.uploads import MOST_BYTES, UPLOAD_FORMATS, Upload
 from insight_app.models import LabRun
 from insight_app.models.lab_run import HIDDEN, MOST_DAYS

@@ -23,8 +23,8 @@ from jobs_app.models import Job, ProgressCurve
 from operations.health import scheduler_health
 from operations.sample_jobs import submit_another
 from web.pages.base import DOMAIN_ERRORS, SignedInRequest, job_rows, show_error
+from web.pages.charts import area, sparkline
 from web.pages.job_rows import JobRow, dots_of, forecast_time, read_gpu_styles, read_rows
-from web.pages.sparklines import area, sparkline
 
 WINDOW = timedelta(days=7)
 MOST_CARDS, MOST_QUEUED = 9, 12

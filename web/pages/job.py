@@ -20,12 +20,9 @@ from django.views.decorators.http import require_safe
 from accounting_app.gpu_watch.history import course_of_attempt, energy_j, latest_watched, summaries
 from insight_app.errors import TooManySolves
 from insight_app.explain.array_progress import array_progress
-from insight_app.explain.cancel_cost import cancel_cost
-from insight_app.explain.checkpoint_outlook import checkpoint_outlook
-from insight_app.explain.cpu_memory import amount_of
+from insight_app.explain.attempt_explanations import amount_of, cancel_cost, shortage_of
 from insight_app.explain.decisions import explain_job
-from insight_app.explain.exit_code import shortage_of
-from insight_app.explain.placement_odds import placement_odds
+from insight_app.explain.outlooks import checkpoint_outlook, placement_odds
 from insight_app.explain.rate_comparison import compare_rates, explain_placement, has_no_steps
 from insight_app.explain.remaining_work import remaining_work
 from insight_app.explain.solve_slots import solve_slots

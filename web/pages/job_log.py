@@ -29,7 +29,7 @@ from connections_app.logs.merged import MOST_RANKS, read_merged, read_tail, star
 from connections_app.logs.reading import read_log
 from engines.output_order import ORDERED
 from engines.protocol import EngineError, Stream
-from insight_app.explain.exit_code import explain_exit
+from insight_app.explain.attempt_explanations import explain_exit
 from jobs_app.models import Attempt, Job
 from web.pages.base import SignedInRequest
 

@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from insight_app.explain.array_progress import array_progress
-from insight_app.explain.cancel_cost import cancel_cost
+from insight_app.explain.attempt_explanations import cancel_cost
 from jobs_app.filters import JobFilter, searches_one_job
 from jobs_app.job_archive import archived_job
 from jobs_app.lifecycle.commands import cancel_job, hold_job, release_job, requeue_job

@@ -10,8 +10,8 @@ from django_htmx.http import HttpResponseClientRefresh
 
 from insight_app.errors import InvalidLabRun, LabRunHasEnded, TooManyLabRuns
 from insight_app.lab.applying import applied_from
-from insight_app.lab.nodes import read_node_gpus
 from insight_app.lab.requests import ask_for_run, cancel_run
+from insight_app.lab.scenario import read_node_gpus
 from insight_app.models import LabRun
 from insight_app.models.lab_run import HIDDEN
 from scheduler_app.models import PolicySetting

@@ -7,9 +7,8 @@ from django import forms
 from django.core.files.uploadedfile import UploadedFile
 
 from allocation.policies import POLICIES
-from insight_app.lab.nodes import NodeGpus
 from insight_app.lab.requests import MOST_NODES, MOST_POLICIES, USUAL_DAYS, LabRequest
-from insight_app.lab.team_limits import BudgetChange, QuotaChange, budget_changes, quota_changes
+from insight_app.lab.scenario import BudgetChange, NodeGpus, QuotaChange, budget_changes, quota_changes
 from insight_app.lab.uploads import MOST_BYTES, UPLOAD_FORMATS, Upload
 from insight_app.models.lab_run import MOST_DAYS
 from scheduler_app.policy.settings import LONGEST_S

@@ -1,19 +1,26 @@
-"""Site page, for staff: versions, host, engines, processes, policy, retention, last backup, settings."""
+"""Pages of the site: its state, retention, and how to get the client."""
 
 import os
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
-from django.http import HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils import timezone
+from django.utils.functional import SimpleLazyObject
 from django.views.decorators.http import require_safe
 
 from accounting_app.models import RetentionRun
+from jobs_app.job_archive import archive_files
+from jobs_app.models import Team
 from operations.backup import last_backup
+from operations.client_wheel import client_wheel, wheel_name
 from operations.health import scheduler_health
 from operations.readiness import what_is_missing
+from operations.retention import EVERY, RETENTION_RULES, count_expired
 from operations.site import engines, host, processes, settings_of, versions
 from scheduler_app.models import PolicySetting
 from web.pages.base import SignedInRequest
@@ -38,3 +45,46 @@ def site_page(request: SignedInRequest) -> HttpResponse:
         "settings": settings_of(os.environ),
     }
     return render(request, "pages/site.html", context)
+
+
+LATEST_RUNS = 24
+
+
+@login_required
+@require_safe
+def retention_page(request: SignedInRequest) -> HttpResponse:
+    if not request.user.is_staff:
+        raise PermissionDenied
+    due, runs, files = count_expired(timezone.now()), list(RetentionRun.objects.all()[:LATEST_RUNS]), archive_files()
+    last = runs[0] if runs else None
+    context: dict[str, Any] = {
+        "rules": [(rule, due[rule.label], last.removed.get(rule.label) if last else None) for rule in RETENTION_RULES],
+        "runs": [(run, sum(run.removed.values())) for run in runs],
+        "faults": last.faults if last else {},
+        "teams": Team.objects.all(),
+        "every": EVERY,
+        "archive": settings.MOTLEY_ARCHIVE_ROOT,
+        "archive_files": len(files),
+        "archive_mib": sum(path.stat().st_size for path in files) / (1 << 20),
+    }
+    return render(request, "pages/retention.html", context)
+
+
+def wheel_address(request: HttpRequest) -> dict[str, Any]:
+    """Context processor: address of the wheel, as the reader reaches the service."""
+    address = SimpleLazyObject(lambda: request.build_absolute_uri(reverse("client-wheel", args=[wheel_name()])))
+    return {"wheel_address": address}
+
+
+@require_safe
+def client_page(request: HttpRequest) -> HttpResponse:
+    """How to connect a terminal; also a page for `pip --find-links`."""
+    return render(request, "pages/client.html")
+
+
+@require_safe
+def wheel(request: HttpRequest, name: str) -> HttpResponse:
+    """The wheel of the version that this service runs."""
+    if name != wheel_name():
+        raise Http404
+    return HttpResponse(client_wheel(), content_type="application/zip")

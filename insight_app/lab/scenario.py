@@ -1,14 +1,96 @@
-"""Limits, quotas and budgets of a lab run: those that the teams have now, with the changes that are asked for."""
+"""Scenario of a lab run: the nodes, the memory that it takes, and the limits of teams."""
 
+import os
+import resource
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple
 
+from django.conf import settings
+from django.db.models import Count
+
 from accounting_app.fairness.budgets import used_gpu_hours_at
+from cluster_app.models import Gpu
 from jobs_app.models import Budget, Team, TeamQuota
 from simulation.scenario.team_limits import BudgetWords, MostGpusWords, QuotaWords, read_budgets, read_quotas
 from web.rest.errors import Fault, encodable
+
+MIB = 1 << 20
+LEAST_MIB = 2048
+PART_OF_MACHINE = 4
+"""The default is one part of so many of the machine's memory, and `LEAST_MIB` at least."""
+
+
+def memory_limit_mib() -> int:
+    """As it is set, else by the machine's memory."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // MIB
+    return int(settings.MOTLEY_LAB_MEMORY_MIB or max(LEAST_MIB, machine // PART_OF_MACHINE))
+
+
+def limit_memory(process_id: int) -> None:
+    """Limit another process, and those that it starts, each for itself; not if it has ended, or has a lower limit."""
+    most = memory_limit_mib() * MIB
+    with suppress(OSError, ValueError):
+        resource.prlimit(process_id, resource.RLIMIT_AS, (most, most))
+
+
+def in_words(reason: str) -> str:
+    """The reason of a failure, with the limit and the remedy if memory was short."""
+    if "MemoryError" not in reason:
+        return reason
+    return (
+        f"It reached its memory limit of {memory_limit_mib():,} MiB: choose fewer days or policies; "
+        "administrators set the limit with MOTLEY_LAB_MEMORY_MIB."
+    )
+
+
+NodeGpus = Mapping[str, Sequence[int]]
+"""GPU type → GPUs of each of its nodes."""
+
+
+class NoSuchNodes(ValueError):
+    """There are no such nodes to take, or none to add more of; `gpu_type` is the one in question."""
+
+    def __init__(self, gpu_type: str, reason: str) -> None:
+        self.gpu_type = gpu_type
+        super().__init__(reason)
+
+
+def read_node_gpus() -> NodeGpus:
+    """Present GPUs of each node, whether it is in service or not."""
+    nodes: dict[str, list[int]] = defaultdict(list)
+    present = Gpu.objects.present().order_by("node__gpu_type__name").values_list("node__gpu_type__name", "node")
+    for gpu_type, _, gpus in present.annotate(gpus=Count("pk")):
+        nodes[gpu_type].append(gpus)
+    return nodes
+
+
+def with_node_changes(there: NodeGpus, changes: Mapping[str, int]) -> NodeGpus:
+    """With nodes of the usual size added, or taken; raises NoSuchNodes."""
+    changed = {gpu_type: _changed(gpu_type, nodes, changes.get(gpu_type, 0)) for gpu_type, nodes in there.items()}
+    for gpu_type in changes.keys() - there.keys():
+        known = ", ".join(there) or "none"
+        raise NoSuchNodes(gpu_type, f"The cluster has no nodes of the GPU type {gpu_type!r:.60}; it has: {known}.")
+    if changes and not any(changed.values()):
+        raise NoSuchNodes(next(iter(changes)), "No node would be left: take fewer.")
+    return {gpu_type: nodes for gpu_type, nodes in changed.items() if nodes}
+
+
+def _changed(gpu_type: str, nodes: Sequence[int], change: int) -> Sequence[int]:
+    if change < -len(nodes):
+        raise NoSuchNodes(gpu_type, f"There are {len(nodes)} nodes of {gpu_type}: no more can be taken.")
+    ((usual, _),) = Counter(nodes).most_common(1)
+    of_usual_size_first = sorted(nodes, key=lambda gpus: gpus != usual)
+    return [*nodes, *[usual] * change] if change > 0 else of_usual_size_first[-change:]
+
+
+def cluster_words(nodes: NodeGpus) -> str:
+    """As the simulator reads it: a100=2x8,v100=4x4."""
+    sizes = ((gpu_type, *pair) for gpu_type, of_type in nodes.items() for pair in sorted(Counter(of_type).items()))
+    return ",".join(f"{gpu_type}={count}x{gpus}" for gpu_type, gpus, count in sizes)
 
 
 class QuotaChange(NamedTuple):
@@ -86,7 +168,9 @@ def read_team_limits(began_at: datetime) -> TeamLimits:
     return _with_use(found, began_at)
 
 
-def with_changes(limits: TeamLimits, quotas: Sequence[QuotaChange], budgets: Sequence[BudgetChange]) -> TeamLimits:
+def with_limit_changes(
+    limits: TeamLimits, quotas: Sequence[QuotaChange], budgets: Sequence[BudgetChange]
+) -> TeamLimits:
     """With these in place of those of the same teams and types."""
     of_types = {**limits.quotas, **{one[:2]: QuotaWords(*one) for one in quotas if one.gpus is not None}}  # type: ignore[arg-type]  # gpus is known
     of_teams = {**limits.budgets, **{one.team: BudgetWords(*one) for one in budgets if one.gpu_hours is not None}}  # type: ignore[arg-type]  # gpu_hours is known
