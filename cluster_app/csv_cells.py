@@ -21,7 +21,7 @@ from cluster_app.models import LOCAL_ENGINE, Engine, GpuType
 YES, NO = ("1", "true", "yes"), ("0", "false", "no", "")
 
 
-class Known(ForeignKeyWidget):  # type: ignore[misc]  # the library has no types
+class RowByName(ForeignKeyWidget):  # type: ignore[misc]  # the library has no types
     """Foreign key by name; the other table is read once per file."""
 
     @cached_property
@@ -29,7 +29,7 @@ class Known(ForeignKeyWidget):  # type: ignore[misc]  # the library has no types
         return {row.name: row for row in self.model._default_manager.all()}
 
 
-class KnownGpuType(Known):
+class KnownGpuType(RowByName):
     """GPU type by name; an unknown name is refused with the list of known ones."""
 
     def clean(self, value: Any, row: Mapping[str, Any] | None = None, **kwargs: Any) -> GpuType:
@@ -39,7 +39,7 @@ class KnownGpuType(Known):
         raise ValueError(f"Unknown GPU type {str(value)!r}. Known types: {known}.")
 
 
-class KnownEngine(Known):
+class KnownEngine(RowByName):
     """Engine by name; the local one where the cell is empty."""
 
     def clean(self, value: Any, row: Mapping[str, Any] | None = None, **kwargs: Any) -> Engine:

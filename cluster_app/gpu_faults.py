@@ -100,7 +100,7 @@ def _reported_state(gpu: KnownGpu, report: ReportedGpu) -> State:
 
 
 @dataclass(frozen=True)
-class Stray:
+class StrayProcess:
     """Since when a process has been on a GPU that no attempt accounts for, and when it was last seen."""
 
     since: datetime | None
@@ -120,7 +120,7 @@ def note_stray_processes(found: Mapping[int, Sequence[int]], now: datetime, *, w
     columns = ("pk", "node_id", "index", "fault", "fault_source", "node__health", "stray_since", "stray_seen_at")
     times, states = {}, {}
     for *known, health, since, seen_at in rows.values_list(*columns):
-        gpu, before = KnownGpu(*known), Stray(since, seen_at)
+        gpu, before = KnownGpu(*known), StrayProcess(since, seen_at)
         is_watched = not is_gap and health == Node.Health.HEALTHY
         stray = stray_now(found.get(gpu.pk), before, now, is_watched=is_watched)
         states[gpu] = _stray_state(gpu, found.get(gpu.pk, ()), stray.since, now)
@@ -130,14 +130,16 @@ def note_stray_processes(found: Mapping[int, Sequence[int]], now: datetime, *, w
     store_states(states)
 
 
-def stray_now(processes: Sequence[int] | None, before: Stray, now: datetime, *, is_watched: bool) -> Stray:
+def stray_now(
+    processes: Sequence[int] | None, before: StrayProcess, now: datetime, *, is_watched: bool
+) -> StrayProcess:
     """What is known now; `processes` is None where the GPU was not read. Pure."""
     if processes:
-        return Stray(before.since if is_watched and before.since else now, now)
+        return StrayProcess(before.since if is_watched and before.since else now, now)
     if processes is not None:
-        return Stray(None, None)
+        return StrayProcess(None, None)
     seen_at = before.seen_at if is_watched and before.seen_at and before.seen_at <= now else now
-    return Stray(None, None) if now - seen_at > UNCONFIRMED_AFTER else Stray(before.since, seen_at)
+    return StrayProcess(None, None) if now - seen_at > UNCONFIRMED_AFTER else StrayProcess(before.since, seen_at)
 
 
 def _stray_state(gpu: KnownGpu, processes: Sequence[int], since: datetime | None, now: datetime) -> State:

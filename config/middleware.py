@@ -25,7 +25,7 @@ UNLIMITED = ("/livez", "/readyz", "/healthz/", "/metrics", "/static/")
 """Probes and metrics must be answered especially when the service is busy."""
 
 log = logging.getLogger(__name__)
-Answer = Callable[[HttpRequest], HttpResponse]
+GetResponse = Callable[[HttpRequest], HttpResponse]
 
 
 class Correlation(RequestMiddleware):
@@ -58,7 +58,7 @@ def door_of(path: str) -> str:
     return next((door for prefix, door in DOORS.items() if path.startswith(prefix)), "page")
 
 
-def permissions_policy(get_response: Answer) -> Answer:
+def permissions_policy(get_response: GetResponse) -> GetResponse:
     """Forbid browser features that no page needs, such as the camera."""
 
     def answer(request: HttpRequest) -> HttpResponse:
@@ -69,7 +69,7 @@ def permissions_policy(get_response: Answer) -> Answer:
     return answer
 
 
-def forms_only(get_response: Answer) -> Answer:
+def forms_only(get_response: GetResponse) -> GetResponse:
     """A page in place of the empty 405 of an address that takes forms alone, with the way back."""
 
     def answer(request: HttpRequest) -> HttpResponse:
@@ -92,7 +92,7 @@ def _page_above(path: str) -> str:
 class DatabaseBusy:
     """503 instead of 500 where the database is locked, away, or took too long."""
 
-    def __init__(self, get_response: Answer) -> None:
+    def __init__(self, get_response: GetResponse) -> None:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
@@ -110,7 +110,7 @@ class DatabaseBusy:
         return answer
 
 
-def note_looks(get_response: Answer) -> Answer:
+def note_looks(get_response: GetResponse) -> GetResponse:
     """Note when a page was last loaded by somebody logged in: the demo goes on as long as anyone looks."""
 
     def answer(request: HttpRequest) -> HttpResponse:
@@ -121,7 +121,7 @@ def note_looks(get_response: Answer) -> Answer:
     return answer
 
 
-def limit_by_address(get_response: Answer) -> Answer:
+def limit_by_address(get_response: GetResponse) -> GetResponse:
     """Limit anonymous requests, and requests with invalid tokens, per address."""
 
     def answer(request: HttpRequest) -> HttpResponse:

@@ -14,7 +14,7 @@ from config.problems import problem
 from web.rest.choices import guess_of
 from web.rest.errors import NOT_VALID, Fault, encodable, escaped
 
-Answer = Callable[[HttpRequest], HttpResponse]
+GetResponse = Callable[[HttpRequest], HttpResponse]
 View = Callable[..., Any]
 Endpoint = tuple[str, str]
 
@@ -22,7 +22,7 @@ Endpoint = tuple[str, str]
 class RefuseUnknownParameters:
     """400 for a parameter that the operation does not have: a misspelt filter must not be ignored silently."""
 
-    def __init__(self, get_response: Answer) -> None:
+    def __init__(self, get_response: GetResponse) -> None:
         self._get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:

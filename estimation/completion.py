@@ -69,7 +69,7 @@ class Completed(NamedTuple):
     spread: Floats
 
 
-class Beliefs(NamedTuple):
+class Posterior(NamedTuple):
     """A normal distribution of the logarithms of a workload's rates: mean (C,) and covariance (C, C)."""
 
     mean: Floats
@@ -95,8 +95,8 @@ class RateFactors:
         variance = np.einsum("kd,de,ke->k", phi, left, phi) + self.noise**2
         return Completed(np.exp(log_rate), np.sqrt(variance))
 
-    def beliefs(self, at: Cells, known: Floats, cells: Cells) -> Beliefs:
-        """Beliefs in these cells of one workload whose rates (P,) are known at some places, exactly so there."""
+    def beliefs(self, at: Cells, known: Floats, cells: Cells) -> Posterior:
+        """Posterior in these cells of one workload whose rates (P,) are known at some places, exactly so there."""
         phi, known_phi = _loadings(cells, len(self.speed)), _loadings(at, len(self.speed))
         same = (np.stack(cells, axis=1)[:, None] == np.stack(at, axis=1)).all(axis=2)
         shared = phi @ self.covariance @ known_phi.T + self.noise**2 * same
@@ -105,7 +105,7 @@ class RateFactors:
         residual = np.log(known) - _specified(at, self.speed) - known_phi @ self.mean
         prior = phi @ self.covariance @ phi.T + self.noise**2 * np.eye(len(phi))
         mean = _specified(cells, self.speed) + phi @ self.mean + gain @ residual
-        return Beliefs(mean, prior - gain @ shared.T)
+        return Posterior(mean, prior - gain @ shared.T)
 
     def _given(self, at: Cells, known: Floats) -> tuple[Floats, Floats]:
         """Mean (W, D) and covariance (D, D) of the factors, given rates (W, P) at the same places."""

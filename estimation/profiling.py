@@ -22,7 +22,7 @@ from functools import cache
 
 import numpy as np
 
-from estimation.completion import Beliefs, Cells
+from estimation.completion import Cells, Posterior
 from estimation.types import Bools, Floats, Ints
 
 LEAST_GAIN = 1e-3
@@ -47,7 +47,7 @@ class ProbeBudget:
 
 
 def choose_cell(
-    beliefs: Beliefs,
+    beliefs: Posterior,
     cells: Cells,
     choices: Sequence[Ints],
     price: Floats,
@@ -73,7 +73,7 @@ def _within(cells: Cells, budget: ProbeBudget, types_tried: Collection[int]) -> 
     return within
 
 
-def knowledge_gradient(beliefs: Beliefs, choices: Sequence[Ints], price: Floats) -> Floats:
+def knowledge_gradient(beliefs: Posterior, choices: Sequence[Ints], price: Floats) -> Floats:
     """What a measurement of each cell gains, nu (C,); 0.01 is about a percent of the rate of one gang."""
     mean = beliefs.mean - np.log(price)
     variance = np.diag(beliefs.covariance)

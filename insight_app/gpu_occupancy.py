@@ -9,7 +9,7 @@ from django.db.models import Count, Exists, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
 from cluster_app.models import Gpu, Node
-from insight_app.timeline.reading import Sight
+from insight_app.timeline.reading import Viewer
 from jobs_app.models import Attempt, GpuClaim, Job
 
 CONDITIONS = ("busy", "idle", "draining", "unhealthy")
@@ -108,14 +108,14 @@ class NodeCells:
 
 def gpus_by_node(user: User, nodes: Collection[Node]) -> list[NodeCells]:
     """These nodes with their GPUs, as the user may see them."""
-    sight = Sight.of(user)
+    sight = Viewer.of(user)
     cells: dict[int, list[GpuCell]] = defaultdict(list)
     for gpu, attempt in gpus_with_holders(nodes):
         cells[gpu.node_id].append(cell_of(gpu, attempt, condition_of(gpu, busy=attempt is not None), sight))
     return [NodeCells(node, cells[node.pk]) for node in nodes]
 
 
-def cell_of(gpu: Gpu, attempt: Attempt | None, condition: str, sight: Sight) -> GpuCell:
+def cell_of(gpu: Gpu, attempt: Attempt | None, condition: str, sight: Viewer) -> GpuCell:
     """A GPU and the job of the attempt that holds it, as far as the reader may see it."""
     seen = attempt is not None and sight.sees(attempt.job.team_id)
     return GpuCell(

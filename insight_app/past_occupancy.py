@@ -10,7 +10,7 @@ from django.db.models import F, Q, QuerySet
 
 from cluster_app.models import Gpu, Node, NodeEvent
 from insight_app.gpu_occupancy import JOB_OF_CLAIM, GpuCell, GpuCounts, NodeCells, cell_of, counts_by_type
-from insight_app.timeline.reading import Sight, read_outages
+from insight_app.timeline.reading import Viewer, read_outages
 from jobs_app.models import Attempt, GpuClaim, Job
 
 RETIRED, DOWN = "retired", "down"
@@ -31,7 +31,7 @@ def gpus_by_node_at(user: User, at: datetime) -> list[NodeCells]:
 
     Not known are faults of single GPUs, idle GPUs that were taken out of their nodes since, and when GPUs were added.
     """
-    sight, holders = Sight.of(user), _holders(at)
+    sight, holders = Viewer.of(user), _holders(at)
     nodes = list(_nodes_of(at).select_related("gpu_type").order_by("gpu_type__name", "name"))
     out = _outages_at(at, nodes)
     cells: dict[int, list[GpuCell]] = defaultdict(list)

@@ -12,21 +12,21 @@ from jobs_app.models import GroupGrant, Team
 
 
 @dataclass(frozen=True)
-class Granted:
+class GrantedTeams:
     """What the groups of a person have granted: teams by name, and whether they are an administrator."""
 
     teams: frozenset[str] = frozenset()
     administrator: bool = False
 
 
-def granted_by(groups: Collection[str], teams_of: Mapping[str, str], administrators: str) -> Granted:
+def granted_by(groups: Collection[str], teams_of: Mapping[str, str], administrators: str) -> GrantedTeams:
     """Teams of these groups: those that the mapping names or, without a mapping, those of the same names."""
     named = {teams_of[group] for group in groups if group in teams_of} if teams_of else set(groups)
-    return Granted(frozenset(named), administrator=bool(administrators) and administrators in groups)
+    return GrantedTeams(frozenset(named), administrator=bool(administrators) and administrators in groups)
 
 
 @transaction.atomic
-def follow_groups(user: User, now: Granted) -> None:
+def follow_groups(user: User, now: GrantedTeams) -> None:
     """Grant what is new, and take back what was granted before.
 
     Memberships and rights that an administrator gave by hand stay.
@@ -48,12 +48,12 @@ def follow_groups(user: User, now: Granted) -> None:
     GroupGrant.objects.update_or_create(user=user, defaults=facts)
 
 
-def _granted_before(user: User) -> Granted:
+def _granted_before(user: User) -> GrantedTeams:
     row = GroupGrant.objects.select_for_update().filter(user=user).first()
-    return Granted(frozenset(row.teams), administrator=row.administrator) if row else Granted()
+    return GrantedTeams(frozenset(row.teams), administrator=row.administrator) if row else GrantedTeams()
 
 
-def _set_administrator(user: User, before: Granted, now: Granted) -> list[str]:
+def _set_administrator(user: User, before: GrantedTeams, now: GrantedTeams) -> list[str]:
     """Make the user an administrator, or take that back if it was granted; what changed, in words."""
     if now.administrator and not user.is_superuser:
         wanted, word = True, "+administrator"

@@ -26,7 +26,7 @@ NOT_SET = -1
 GIB = 1 << 30
 
 
-class Left(NamedTuple):
+class FilesLeft(NamedTuple):
     """Rows that could not be removed, and why."""
 
     rows: int
@@ -76,7 +76,7 @@ def measure_files() -> None:
     plain.bulk_update(measured, ["files_bytes"], batch_size=ROWS_PER_WRITE)
 
 
-def discard_files(jobs: QuerySet[Any]) -> Left:
+def discard_files(jobs: QuerySet[Any]) -> FilesLeft:
     """Have the engines remove the files of the jobs; those of an engine that does not answer wait for the next time."""
     left: set[str] = set()
     faults: list[str] = []
@@ -88,7 +88,7 @@ def discard_files(jobs: QuerySet[Any]) -> Left:
             left |= wanted.keys()
             faults.append(f"{engine}: {error}")
     jobs.exclude(pk__in=left).update(files_deleted_at=timezone.now())
-    return Left(len(left), " ".join(faults))
+    return FilesLeft(len(left), " ".join(faults))
 
 
 def _sizes_at(engine: str, wanted: Mapping[str, list[int]]) -> Mapping[str, int]:

@@ -45,7 +45,7 @@ class NotRestored(Exception):
     """The backup cannot be restored here; nothing has changed."""
 
 
-class Stray(NamedTuple):
+class OrphanAttempt(NamedTuple):
     """Attempt that an engine runs and the restored database does not know."""
 
     engine: str
@@ -154,7 +154,7 @@ def skip_used_numbers() -> None:
             cursor.execute(SET_NEWEST_ATTEMPT[connection.vendor], [newest])
 
 
-def stop_strays(*, patience_s: float) -> list[Stray]:
+def stop_strays(*, patience_s: float) -> list[OrphanAttempt]:
     """Stop the attempts that the restored database does not know, as if preempted; returns those that still run."""
     running = _engines()
     strays = _strays(running)
@@ -171,13 +171,13 @@ def _engines() -> Mapping[str, Engine]:
     return {name: engine_named(name) for name in EngineRow.objects.values_list("name", flat=True)}
 
 
-def _strays(running: Mapping[str, Engine]) -> list[Stray]:
+def _strays(running: Mapping[str, Engine]) -> list[OrphanAttempt]:
     """Running attempts of all engines that the database does not know; `EngineError` if one does not answer."""
     known = set(Attempt.objects.ungone().values_list("pk", flat=True))
-    found: list[Stray] = []
+    found: list[OrphanAttempt] = []
     for name, engine in running.items():
         unended = [number for number, ended in engine.attempts().items() if not ended]
-        found += [Stray(name, number) for number in unended if number not in known]
+        found += [OrphanAttempt(name, number) for number in unended if number not in known]
     return found
 
 

@@ -20,7 +20,7 @@ from jobs_app.code.storage import delete_files, unused_archives
 from jobs_app.job_archive import archive_jobs, expired_jobs
 from jobs_app.models import ApiToken, IdempotencyKey, JobEvent, Notification
 from operations.job_files import (
-    Left,
+    FilesLeft,
     add_up_files_of_teams,
     discard_files,
     jobs_beyond_limits,
@@ -51,7 +51,7 @@ class RetentionRule:
     """Name of the setting that holds the retention period."""
     expired: Callable[[datetime], QuerySet[Any]]
     remove: Callable[[QuerySet[Any]], object]
-    """May return a `Left`, where it cannot remove all of them."""
+    """May return a `FilesLeft`, where it cannot remove all of them."""
 
     @property
     def kept_for(self) -> timedelta | None:
@@ -115,7 +115,7 @@ def delete_expired_when_due(now: datetime) -> None:
         lease.update(pruned_at=now - EVERY + AGAIN_AFTER)
 
 
-def _delete_in_batches(rule: RetentionRule, now: datetime) -> Iterator[tuple[int, Left]]:
+def _delete_in_batches(rule: RetentionRule, now: datetime) -> Iterator[tuple[int, FilesLeft]]:
     """Remove the expired rows of a rule, oldest first; yields the size of each batch, and what is left of it.
 
     No transaction is open around a removal: that of files asks engines, and SQLite's lock would be held meanwhile.
@@ -124,7 +124,7 @@ def _delete_in_batches(rule: RetentionRule, now: datetime) -> Iterator[tuple[int
     later = expired
     while pks := list(later.order_by("pk").values_list("pk", flat=True)[:ROWS_PER_BATCH]):
         left = rule.remove(expired.filter(pk__in=pks))
-        yield len(pks), left if isinstance(left, Left) else Left(0, "")
+        yield len(pks), left if isinstance(left, FilesLeft) else FilesLeft(0, "")
         later = expired.filter(pk__gt=pks[-1])  # what could not be removed is tried again an hour later
 
 

@@ -7,7 +7,7 @@ import pytest
 from allocation.decision import Decision
 from allocation.policies import POLICIES
 from allocation.policies.fifo import fifo
-from allocation.policies.parameters import Choice, Switch, Within
+from allocation.policies.parameters import Choice, Range, Switch
 from allocation.problem import Problem
 
 NAME = "fifo"
@@ -17,8 +17,8 @@ DEFAULTS = {"power": -0.5, "queues": 3, "strict": False, "first": "old"}
 def tuned(
     problem: Problem,
     *,
-    power: Annotated[float, Within(-4, 4, "how steep it is")] = -0.5,
-    queues: Annotated[int, Within(1, 9, "how many there are")] = 3,
+    power: Annotated[float, Range(-4, 4, "how steep it is")] = -0.5,
+    queues: Annotated[int, Range(1, 9, "how many there are")] = 3,
     strict: Annotated[bool, Switch("no mercy")] = False,
     first: Annotated[Literal["old", "new"], Choice("who goes first")] = "old",
 ) -> Decision:

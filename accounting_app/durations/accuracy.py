@@ -40,7 +40,7 @@ class Outcome(NamedTuple):
         return expected.quantile_left(LOW) <= self.seconds <= expected.quantile_left(HIGH)
 
 
-class Judgement(NamedTuple):
+class DurationAccuracy(NamedTuple):
     """How good the forecasts of one moment and basis were."""
 
     moment: Moment
@@ -50,7 +50,7 @@ class Judgement(NamedTuple):
     """Part of the durations within the limits; None: declared and reported lengths have none."""
 
 
-def judge_forecasts() -> list[Judgement]:
+def judge_forecasts() -> list[DurationAccuracy]:
     """Judge the forecasts of the jobs that succeeded last, by moment and basis, in one query."""
     outcomes = _outcomes_by_group(_ended_forecasts())
     order = {group: place for place, group in enumerate((m, b) for m in Moment for b in Basis)}
@@ -82,8 +82,8 @@ def _outcomes(row: Row) -> Iterator[tuple[tuple[Moment, Basis], Outcome]]:
             yield (moment, Basis(str(basis))), Outcome(forecast_s, spread, seconds)
 
 
-def _judgement(moment: Moment, basis: Basis, outcomes: list[Outcome]) -> Judgement:
+def _judgement(moment: Moment, basis: Basis, outcomes: list[Outcome]) -> DurationAccuracy:
     forecast_s, _, seconds = np.array(outcomes, dtype=float).T
     within = sum(outcome.is_within_limits for outcome in outcomes) / len(outcomes)
     has_limits = basis not in (Basis.DECLARED, Basis.REPORTED)
-    return Judgement(moment, basis, accuracy_of(forecast_s, seconds), within if has_limits else None)
+    return DurationAccuracy(moment, basis, accuracy_of(forecast_s, seconds), within if has_limits else None)

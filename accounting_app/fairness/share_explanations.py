@@ -22,7 +22,7 @@ UNEVEN_SPEED = 0.1
 
 
 @dataclass(frozen=True)
-class Circumstances:
+class ShareContext:
     """What a share may come from, apart from the shares."""
 
     policy: str
@@ -30,22 +30,22 @@ class Circumstances:
     """Team → headline reason → queued jobs, of the teams that the reader may see."""
 
 
-def read_circumstances(user: User, policy: str) -> Circumstances:
+def read_circumstances(user: User, policy: str) -> ShareContext:
     """The policy, and the reasons of queued jobs of the user's teams; one query."""
     queued = Job.objects.visible_to(user).queued().exclude(reason="")
     rows = queued.order_by().values_list("team__name", "reason").annotate(Count("pk"))
     waiting: dict[str, dict[str, int]] = defaultdict(dict)
     for team, reason, count in rows:
         waiting[team][reason] = count
-    return Circumstances(policy, waiting)
+    return ShareContext(policy, waiting)
 
 
-def sentences(shares: Sequence[TeamShare], window: str, around: Circumstances) -> list[str]:
+def sentences(shares: Sequence[TeamShare], window: str, around: ShareContext) -> list[str]:
     """One sentence per team, in the order of the shares; pure."""
     return [_sentence(share, shares, window, around) for share in shares]
 
 
-def _sentence(share: TeamShare, shares: Sequence[TeamShare], window: str, around: Circumstances) -> str:
+def _sentence(share: TeamShare, shares: Sequence[TeamShare], window: str, around: ShareContext) -> str:
     got = f"In {window} {share.team} got {_percent(share.delivered)} of the cluster's work"
     if abs(share.delivered - share.entitled) < NEARLY:
         return f"{got}, about its entitlement of {_percent(share.entitled)}."
@@ -54,7 +54,7 @@ def _sentence(share: TeamShare, shares: Sequence[TeamShare], window: str, around
     return f"{got} against an entitlement of {_percent(share.entitled)}{because}."
 
 
-def _reasons(share: TeamShare, shares: Sequence[TeamShare], around: Circumstances) -> Iterable[str]:
+def _reasons(share: TeamShare, shares: Sequence[TeamShare], around: ShareContext) -> Iterable[str]:
     is_behind = share.delivered < share.entitled
     yield from _speed(share, shares, is_behind=is_behind)
     if is_behind:

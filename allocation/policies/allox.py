@@ -21,7 +21,7 @@ from numpy import (
 
 from allocation.decision import Decision
 from allocation.policies._shared import base_gangs, on_base_gangs, steps_left
-from allocation.policies.parameters import Within
+from allocation.policies.parameters import Range
 from allocation.problem import Problem
 from allocation.solvers.greedy_queue import fastest, holds_something, serve
 from allocation.types import Bools, Floats, Ints
@@ -35,7 +35,7 @@ def allox(
     problem: Problem,
     *,
     oldest: Annotated[
-        float, Within(0, 1, "fraction of the jobs, the oldest first, that is matched; lower is fairer")
+        float, Range(0, 1, "fraction of the jobs, the oldest first, that is matched; lower is fairer")
     ] = 1.0,
 ) -> Decision:
     r"""Run jobs in the order and on the GPUs that minimise the mean completion time.

@@ -21,7 +21,7 @@ from numpy import (
 
 from allocation.decision import Decision, Status
 from allocation.policies._shared import dollars_per_hour, steps_left
-from allocation.policies.parameters import Choice, Within
+from allocation.policies.parameters import Choice, Range
 from allocation.policies.plain_programs import all_jobs_sum, each_jobs_sum, solve_integer
 from allocation.problem import Problem, isolated_rate
 from allocation.restart_cost import restart_seconds
@@ -46,9 +46,9 @@ def hadar(
         Literal["jct", "slowdown", "makespan", "ftf", "deadline", "cost"],
         Choice("objective from which a job's value follows"),
     ] = "jct",
-    beam: Annotated[int, Within(1, 4096, "width of the beam search: partial assignments kept after each job")] = 4,
+    beam: Annotated[int, Range(1, 4096, "width of the beam search: partial assignments kept after each job")] = 4,
     horizon_days: Annotated[
-        float, Within(0.01, 365, "days by which every job is assumed to be complete; sets the lowest prices")
+        float, Range(0.01, 365, "days by which every job is assumed to be complete; sets the lowest prices")
     ] = 7.0,
 ) -> Decision:
     r"""Admit jobs by payoff: the value of their completion less the price of GPUs, which rises as GPUs are used up.

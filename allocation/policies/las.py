@@ -5,7 +5,7 @@ from typing import Annotated
 from numpy import lexsort, maximum, searchsorted, where
 
 from allocation.decision import Decision
-from allocation.policies.parameters import Within
+from allocation.policies.parameters import Range
 from allocation.problem import Problem
 from allocation.solvers.greedy_queue import roomiest, serve
 
@@ -16,13 +16,11 @@ PER_QUEUE = 2.25
 def las(
     problem: Problem,
     *,
-    first_limit_gpu_s: Annotated[
-        float, Within(1, 1e9, "GPU-seconds after which a job leaves the first queue")
-    ] = 3250.0,
-    queues: Annotated[int, Within(1, 16, "number of queues")] = 4,
+    first_limit_gpu_s: Annotated[float, Range(1, 1e9, "GPU-seconds after which a job leaves the first queue")] = 3250.0,
+    queues: Annotated[int, Range(1, 16, "number of queues")] = 4,
     promote: Annotated[
         float,
-        Within(0, 1e6, "a job that waited this many times as long as it ran returns to the first queue; 0: never"),
+        Range(0, 1e6, "a job that waited this many times as long as it ran returns to the first queue; 0: never"),
     ] = 8.0,
 ) -> Decision:
     r"""Run the jobs with the least attained service, in GPU-seconds and coarse steps.

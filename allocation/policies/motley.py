@@ -6,7 +6,7 @@ from typing import Annotated
 from numpy import arange, isfinite, maximum, minimum, ones, ones_like, where
 
 from allocation.decision import Decision
-from allocation.policies.parameters import Within
+from allocation.policies.parameters import Range
 from allocation.policies.plain_programs import all_jobs_sum, each_jobs_sum, solve_integer
 from allocation.problem import Problem, isolated_rate
 from allocation.restart_cost import part_lost_to_restart
@@ -24,26 +24,26 @@ def motley(
     problem: Problem,
     *,
     short_first: Annotated[
-        float, Within(0, 1, "how much more short remaining jobs count; 0: all jobs count the same")
+        float, Range(0, 1, "how much more short remaining jobs count; 0: all jobs count the same")
     ] = 0.2,
-    first_run: Annotated[float, Within(0, 10, "how much more a job counts that has not run yet")] = 0.2,
-    horizon_s: Annotated[float, Within(60, 86_400, "seconds over which the cost of a restart is spread")] = 900.0,
-    repaid: Annotated[float, Within(0, 10, "how many restarts a job must gain by another configuration")] = 2.0,
-    begin: Annotated[float, Within(0, 10, "value of running at all, relative to the value of full speed (1)")] = 1.0,
+    first_run: Annotated[float, Range(0, 10, "how much more a job counts that has not run yet")] = 0.2,
+    horizon_s: Annotated[float, Range(60, 86_400, "seconds over which the cost of a restart is spread")] = 900.0,
+    repaid: Annotated[float, Range(0, 10, "how many restarts a job must gain by another configuration")] = 2.0,
+    begin: Annotated[float, Range(0, 10, "value of running at all, relative to the value of full speed (1)")] = 1.0,
     fairness: Annotated[
         float,
-        Within(0, 1000, "weight of a team's backlog, in values of full speed per GPU and cluster-hour; 0: no teams"),
+        Range(0, 1000, "weight of a team's backlog, in values of full speed per GPU and cluster-hour; 0: no teams"),
     ] = 2.0,
     rho_max: Annotated[
-        float, Within(1, 1000, "age over the isolated time of the whole job beyond which the job gains value")
+        float, Range(1, 1000, "age over the isolated time of the whole job beyond which the job gains value")
     ] = 4.0,
     scale_up: Annotated[
         float,
-        Within(0, 1024, "limit on replicas as a multiple of the most that jobs of its workload ever had; 0: no limit"),
+        Range(0, 1024, "limit on replicas as a multiple of the most that jobs of its workload ever had; 0: no limit"),
     ] = 0.0,
-    gap: Annotated[float, Within(0, 0.5, "relative optimality gap at which the solver may stop")] = 1e-3,
+    gap: Annotated[float, Range(0, 0.5, "relative optimality gap at which the solver may stop")] = 1e-3,
     time_limit_s: Annotated[
-        float, Within(0.01, 600, "seconds after which the best feasible assignment so far is used")
+        float, Range(0.01, 600, "seconds after which the best feasible assignment so far is used")
     ] = 20.0,
 ) -> Decision:
     r"""Assign the configurations that save the most time and serve the teams furthest behind their shares.

@@ -1,6 +1,6 @@
 """Parameters of a policy, read from its signature.
 
-A policy declares each one as a keyword argument: `power: Annotated[float, Within(-4, 4, "what it does")] = -0.5`, or,
+A policy declares each one as a keyword argument: `power: Annotated[float, Range(-4, 4, "what it does")] = -0.5`, or,
 where there are names to choose from, `first: Annotated[Literal["old", "new"], Choice("what it decides")] = "old"`.
 """
 
@@ -26,7 +26,7 @@ class InvalidParameter(ValueError):
 
 
 @dataclass(frozen=True)
-class Within:
+class Range:
     """Range of a numeric parameter, both ends included, and its description."""
 
     least: float

@@ -6,7 +6,7 @@ from typing import Annotated
 from numpy import inf, maximum, minimum, ones, ones_like, where
 
 from allocation.decision import Decision
-from allocation.policies.parameters import Switch, Within
+from allocation.policies.parameters import Range, Switch
 from allocation.policies.plain_programs import all_jobs_sum, each_jobs_sum, solve_integer
 from allocation.problem import Problem
 from allocation.restart_cost import sia_restart_factor
@@ -22,17 +22,17 @@ MOST_COST = 3000.0
 def sia(
     problem: Problem,
     *,
-    power: Annotated[float, Within(-4, 1, "fairness power p: the lower below 0, the more slow jobs count")] = -0.5,
+    power: Annotated[float, Range(-4, 1, "fairness power p: the lower below 0, the more slow jobs count")] = -0.5,
     waiting: Annotated[
-        float, Within(1.05, 100, "cost of a waiting job, relative to running on its slowest single GPU (1)")
+        float, Range(1.05, 100, "cost of a waiting job, relative to running on its slowest single GPU (1)")
     ] = 1.1,
     scale_up: Annotated[
         float,
-        Within(0, 1024, "limit on replicas as a multiple of the most that jobs of its workload ever had; 0: no limit"),
+        Range(0, 1024, "limit on replicas as a multiple of the most that jobs of its workload ever had; 0: no limit"),
     ] = 2.0,
-    gap: Annotated[float, Within(0, 0.5, "relative optimality gap at which the solver may stop")] = 1e-3,
+    gap: Annotated[float, Range(0, 0.5, "relative optimality gap at which the solver may stop")] = 1e-3,
     time_limit_s: Annotated[
-        float, Within(0.01, 600, "seconds after which the best feasible assignment so far is used")
+        float, Range(0.01, 600, "seconds after which the best feasible assignment so far is used")
     ] = 20.0,
     rounded: Annotated[bool, Switch("round costs to 2 decimals, as the published code does")] = False,
 ) -> Decision:

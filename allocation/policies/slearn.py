@@ -5,7 +5,7 @@ from typing import Annotated
 from numpy import ceil, concatenate, cumsum, empty, flatnonzero, inf, isfinite, lexsort, log, maximum, select, where
 
 from allocation.decision import Decision
-from allocation.policies.parameters import Switch, Within
+from allocation.policies.parameters import Range, Switch
 from allocation.problem import Problem
 from allocation.solvers.greedy_queue import fastest, holds_something, serve
 from allocation.types import Bools, Floats
@@ -17,12 +17,12 @@ SMALL, PILOT, MAIN, LATER = range(4)
 def slearn(
     problem: Problem,
     *,
-    pilots: Annotated[float, Within(0.0, 1.0, "most of the GPUs that pilots are given before all other tasks")] = 0.2,
+    pilots: Annotated[float, Range(0.0, 1.0, "most of the GPUs that pilots are given before all other tasks")] = 0.2,
     small_gpu_s: Annotated[
-        float, Within(0.0, 1e9, "GPU-seconds left of an array or a job that count as small: it is served first")
+        float, Range(0.0, 1e9, "GPU-seconds left of an array or a job that count as small: it is served first")
     ] = 1000.0,
     growth: Annotated[
-        float, Within(1.0, 1000.0, "factor between the limits of two levels of the main queue; 1: no levels")
+        float, Range(1.0, 1000.0, "factor between the limits of two levels of the main queue; 1: no levels")
     ] = 1.0,
     single_first: Annotated[
         bool, Switch("serve first each job of whose array nothing else is left, whatever its length, as published")

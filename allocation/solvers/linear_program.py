@@ -132,14 +132,14 @@ def _whole(result: "scipy.optimize.OptimizeResult", rows: int, gap: float, began
 
 
 @dataclass(frozen=True, eq=False)
-class Corner:
+class Vertex:
     """Optimal vertex: x (v,), and duals (r,) that prove it optimal."""
 
     x: Floats
     duals: Floats
 
 
-def best_corner(c: Floats, A: Floats, b: Floats, *, tolerance: float) -> Corner | None:
+def best_corner(c: Floats, A: Floats, b: Floats, *, tolerance: float) -> Vertex | None:
     r"""Dense simplex method for a program in which x = 0 is feasible; None where it is unbounded or not proven.
 
     .. math::
@@ -185,15 +185,15 @@ def _pivot(tableau: Floats, i: int, j: int) -> None:
     tableau[i, j] = 1 / pivot
 
 
-def _corner(tableau: Floats, inside: Ints, outside: Ints) -> Corner:
+def _corner(tableau: Floats, inside: Ints, outside: Ints) -> Vertex:
     v = len(outside)
     x, duals = np.zeros(v), np.zeros(len(inside))
     x[inside[inside < v]] = np.maximum(tableau[:-1, -1][inside < v], 0)
     duals[outside[outside >= v] - v] = np.maximum(tableau[-1, :-1][outside >= v], 0)
-    return Corner(x, duals)
+    return Vertex(x, duals)
 
 
-def _is_proven(corner: Corner, c: Floats, A: Floats, b: Floats, tolerance: float) -> bool:
+def _is_proven(corner: Vertex, c: Floats, A: Floats, b: Floats, tolerance: float) -> bool:
     value = float(c @ corner.x)
     return bool(
         (A @ corner.x <= b + tolerance).all()

@@ -34,7 +34,7 @@ REMOTE = Path("at-the-service")
 """In the place of a path that the agent does not need: it fetches the file by the number of its attempt."""
 
 
-class Standing(NamedTuple):
+class AgentState(NamedTuple):
     """The stored state of one attempt at an agent."""
 
     launch: bool
@@ -44,7 +44,7 @@ class Standing(NamedTuple):
     """Whether its end is stored, and nothing of it is needed at the agent."""
 
 
-class Answer(NamedTuple):
+class SyncAnswer(NamedTuple):
     """What to send, by attempt."""
 
     launches: list[int]
@@ -77,7 +77,7 @@ def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
     )
 
 
-def answer_to(news: Mapping[int, AttemptNews], standing: Mapping[int, Standing]) -> Answer:
+def answer_to(news: Mapping[int, AttemptNews], standing: Mapping[int, AgentState]) -> SyncAnswer:
     """What the agent is to do, from what it has and what the service wants. Pure.
 
     Of an attempt that the service does not know (any more), nothing is to be left.
@@ -86,7 +86,7 @@ def answer_to(news: Mapping[int, AttemptNews], standing: Mapping[int, Standing])
     strays = [StopCommand(one.report.attempt, StopReason.CANCEL, timedelta()) for one in unknown if not _is_over(one)]
     stops = [one.stop for attempt, one in standing.items() if one.stop and not _has_ended(news.get(attempt))]
     forget = [one.report.attempt for one in unknown if _is_over(one)]
-    return Answer(
+    return SyncAnswer(
         launches=[attempt for attempt, one in standing.items() if one.launch and not _is_there(news.get(attempt))],
         stops=[*stops, *strays],
         forget=[*forget, *(attempt for attempt, one in standing.items() if one.stored)],
@@ -118,10 +118,10 @@ def _store(rows: Mapping[int, AgentAttempt], news: Mapping[int, AttemptNews]) ->
             row.save(update_fields=["report", "handed_over", "launch"])
 
 
-def _standing(rows: Mapping[int, AgentAttempt]) -> dict[int, Standing]:
+def _standing(rows: Mapping[int, AgentAttempt]) -> dict[int, AgentState]:
     stored = _stored([attempt for attempt, row in rows.items() if _may_be_forgotten(row)])
     return {
-        attempt: Standing(launch=bool(row.launch), stop=_stop_of(row), stored=attempt in stored)
+        attempt: AgentState(launch=bool(row.launch), stop=_stop_of(row), stored=attempt in stored)
         for attempt, row in rows.items()
     }
 
@@ -145,7 +145,7 @@ def _stop_of(row: AgentAttempt) -> StopCommand | None:
     return StopCommand(row.attempt, StopReason(row.stop_reason), timedelta(seconds=row.stop_grace_s))
 
 
-def _note_answered(rows: Mapping[int, AgentAttempt], answer: Answer, now: datetime) -> None:
+def _note_answered(rows: Mapping[int, AgentAttempt], answer: SyncAnswer, now: datetime) -> None:
     new = [attempt for attempt in answer.launches if rows[attempt].delivered_at is None]
     AgentAttempt.objects.filter(attempt__in=new).update(delivered_at=now)
     AgentAttempt.objects.filter(attempt__in=[one for one in answer.forget if one in rows]).update(forgotten=True)

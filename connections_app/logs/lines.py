@@ -31,7 +31,7 @@ class ShownLine:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchHits:
     """Lines with the text; `is_whole`: the whole log was searched. If not, it goes on at the positions."""
 
     lines: list[ShownLine]
@@ -64,7 +64,7 @@ def ranks_of(attempt: Attempt, rank: int | None) -> range:
 
 def search(
     attempt: Attempt, text: str, positions: Mapping[int, Position], *, streams: Sequence[Stream], within_s: float
-) -> Found:
+) -> SearchHits:
     """Lines that have the text, in any case, from these positions on."""
     until, wanted, found = monotonic() + within_s, text.casefold(), list[ShownLine]()
     while True:
@@ -73,7 +73,7 @@ def search(
         lines = [*part.lines, *part.unfinished] if is_whole else part.lines
         found += (line for line in shown(lines) if wanted in line.text.casefold())
         if is_whole or len(found) >= MOST_FOUND or monotonic() >= until:
-            return Found(found, part.positions, is_whole)
+            return SearchHits(found, part.positions, is_whole)
         positions = part.positions
 
 

@@ -43,7 +43,7 @@ class Line(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Part:
+class LogPart:
     """Some lines, and where to go on; `unfinished`: lines without an end so far, which the next part has, too."""
 
     lines: list[Line]
@@ -85,7 +85,7 @@ def read_merged(
     *,
     streams: Sequence[Stream],
     wait: timedelta = NO_WAIT,
-) -> Part:
+) -> LogPart:
     """Lines of these ranks from their positions on; polls for up to `wait` while there is nothing new."""
     until = monotonic() + min(wait, LONGEST_WAIT).total_seconds()
     while True:
@@ -99,7 +99,7 @@ def start_of(ranks: Iterable[int], streams: Sequence[Stream]) -> dict[int, Posit
     return {rank: Position(0, (0,) * len(streams)) for rank in ranks}
 
 
-def read_tail(attempt: Attempt, ranks: Sequence[int], *, streams: Sequence[Stream], limit: int) -> Part:
+def read_tail(attempt: Attempt, ranks: Sequence[int], *, streams: Sequence[Stream], limit: int) -> LogPart:
     """The last lines of these ranks, about so many bytes."""
     found = {rank: _tail_of(attempt, rank, streams, limit // len(ranks)) for rank in ranks}
     # One byte more: it ends a line that is not wanted, or belongs to one whose beginning is missing.
@@ -121,9 +121,9 @@ def _without_first(lines: Iterable[Line], cut: Set[tuple[int, Stream]]) -> Itera
             yield line
 
 
-def join_parts(parts: Sequence[Part]) -> Part:
+def join_parts(parts: Sequence[LogPart]) -> LogPart:
     """Parts of several ranks as one, merged by time."""
-    return Part(
+    return LogPart(
         lines=list(merge(*(part.lines for part in parts), key=lambda line: line.at_ms)),
         unfinished=[line for part in parts for line in part.unfinished],
         positions={rank: at for part in parts for rank, at in part.positions.items()},
@@ -132,7 +132,7 @@ def join_parts(parts: Sequence[Part]) -> Part:
     )
 
 
-def merge_streams(raw: RawPart, at: Position, *, rank: int, streams: Sequence[Stream]) -> Part:
+def merge_streams(raw: RawPart, at: Position, *, rank: int, streams: Sequence[Stream]) -> LogPart:
     """Lines of one rank in the order of its records. Between two records only one of the streams grows."""
     steps = list(_steps(raw, at))
     merged, done = _Merge(rank, streams), list(at.streams)
@@ -149,7 +149,7 @@ def merge_streams(raw: RawPart, at: Position, *, rank: int, streams: Sequence[St
         tuple(end - held[stream] for stream, end in zip(streams, done, strict=True)),
     )
     ordered = len(streams) == 1 or bool(raw.records) or at.order > 0 or not any(done)
-    return Part([*merged.lines, *(left if eof else [])], [] if eof else left, {rank: position}, eof, ordered)
+    return LogPart([*merged.lines, *(left if eof else [])], [] if eof else left, {rank: position}, eof, ordered)
 
 
 def _steps(raw: RawPart, at: Position) -> Iterator[tuple[int, tuple[int, ...]]]:
@@ -178,7 +178,7 @@ def _passed(records: Sequence[OrderRecord], done: Sequence[int]) -> int:
     return max(passed - 1, 0)
 
 
-def _part_of(attempt: Attempt, rank: int, at: Position, streams: Sequence[Stream]) -> Part:
+def _part_of(attempt: Attempt, rank: int, at: Position, streams: Sequence[Stream]) -> LogPart:
     return merge_streams(_read(attempt, rank, at, streams), at, rank=rank, streams=streams)
 
 

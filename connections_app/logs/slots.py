@@ -41,7 +41,7 @@ class StreamSlots:
                 self.give_back()
 
 
-class Pace:
+class PollRate:
     """Spreads the requests of followers over time: each is told after how many seconds to come again.
 
     They are given turns one after the other, `MOTLEY_LOG_POLLS` a second (a virtual queue); who follows alone has no
@@ -60,4 +60,4 @@ class Pace:
             return int(self._next_turn - now)
 
 
-stream_slots, pace = StreamSlots(), Pace()
+stream_slots, pace = StreamSlots(), PollRate()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, TypedDict
 
 from engines.agent.agent import Agent, lease_path, leave_path
-from engines.agent.checkpoint_uploads import USUAL, CheckpointUploads, Pace
+from engines.agent.checkpoint_uploads import USUAL, CheckpointUploads, UploadRate
 from engines.agent.connection import Connection, Refused, Unheard, checked_url
 from engines.agent.machine import EmulatedGpus, MachineReports, machine_digest, machine_report
 from engines.agent.messages import VERSION, Joining, Lending
@@ -102,7 +102,7 @@ def run(given: argparse.Namespace) -> int:
         engine = _engine(given, identity["name"], lease=lease_path(given.state), hooks=hooks)
         gpus = EmulatedGpus.of(identity["gpus"]) if identity["gpus"] else None
         connection = Connection(identity["url"], identity["token"])
-        pace = Pace(pause_s=given.checkpoints_every.total_seconds())
+        pace = UploadRate(pause_s=given.checkpoints_every.total_seconds())
         agent = Agent(
             given.state,
             connection,

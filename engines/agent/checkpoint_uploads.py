@@ -34,7 +34,7 @@ FAILED_PAUSE_S, TOO_LARGE_PAUSE_S = 15.0, 600.0
 """The first is doubled with each failure in a row, up to the second."""
 
 
-class Pace(NamedTuple):
+class UploadRate(NamedTuple):
     """How often the checkpoints of a running job are sent."""
 
     pause_s: float = 60.0
@@ -45,13 +45,13 @@ class Pace(NamedTuple):
     """A file that is written in place changes within this time."""
 
 
-USUAL = Pace()
+USUAL = UploadRate()
 
 
 class CheckpointUploads:
     """Sends archives of checkpoints; those of running jobs in a thread of its own, beside their logs."""
 
-    def __init__(self, folder: Path, connection: Connection, engine: LocalEngine, pace: Pace = USUAL) -> None:
+    def __init__(self, folder: Path, connection: Connection, engine: LocalEngine, pace: UploadRate = USUAL) -> None:
         self._folder, self._connection, self._engine = folder / "outgoing", connection, engine
         self._attempts = folder / "engine" / "attempts"
         self._pace = pace

@@ -27,7 +27,7 @@ LONGEST_SOLVE_S = 20.0
 """Of each of the two rounds: a request waits for them. A live round may have longer."""
 
 
-class Deed(StrEnum):
+class PreviewedAction(StrEnum):
     """What a round does with a job; those that lose GPUs come first."""
 
     STOP = "stop"
@@ -38,14 +38,14 @@ class Deed(StrEnum):
     WAIT = "wait"
 
 
-DEEDS = (Deed.START, Deed.STOP, Deed.MOVE, Deed.RESIZE)
+DEEDS = (PreviewedAction.START, PreviewedAction.STOP, PreviewedAction.MOVE, PreviewedAction.RESIZE)
 """Those that are counted."""
 
 
-class Fate(NamedTuple):
+class PreviewedJob(NamedTuple):
     """What a round does with a job, and the GPUs that the job then has."""
 
-    deed: Deed
+    deed: PreviewedAction
     gpu_type: str
     gpus: int
 
@@ -58,8 +58,8 @@ class JobPreview(NamedTuple):
 
     id: UUID
     job: Job | None
-    present: Fate
-    chosen: Fate
+    present: PreviewedJob
+    chosen: PreviewedJob
 
 
 @dataclass(frozen=True)
@@ -67,8 +67,8 @@ class Preview:
     """The two rounds: how many jobs each would start, stop, move or resize, and the jobs that differ."""
 
     jobs: int
-    present: Mapping[Deed, int]
-    chosen: Mapping[Deed, int]
+    present: Mapping[PreviewedAction, int]
+    chosen: Mapping[PreviewedAction, int]
     differing: int
     listed: Sequence[JobPreview]
     """Of those that differ the first, those that lose GPUs before the others."""
@@ -89,14 +89,14 @@ def _limited(timing: Timing) -> Timing:
     return replace(timing, solve_limit_s=min(timing.solve_limit_s, LONGEST_SOLVE_S))
 
 
-def _fates(rows: InputRows, timing: Timing, setting: PolicySetting, aside: Collection[UUID]) -> dict[str, Fate]:
+def _fates(rows: InputRows, timing: Timing, setting: PolicySetting, aside: Collection[UUID]) -> dict[str, PreviewedJob]:
     snapshot, _ = snapshot_without(aside, rows, timing)
     if not snapshot.jobs:
         return {}
     return dict(fates_of(snapshot, decide(snapshot, setting.policy, setting.parameters)))
 
 
-def fates_of(snapshot: Snapshot, plan: Plan) -> Iterator[tuple[str, Fate]]:
+def fates_of(snapshot: Snapshot, plan: Plan) -> Iterator[tuple[str, PreviewedJob]]:
     """Each job of the snapshot with its fate. Pure."""
     changes = changes_of(snapshot, plan)
     starts, stops = {start.row for start in changes.starts}, set(changes.stops)
@@ -106,20 +106,20 @@ def fates_of(snapshot: Snapshot, plan: Plan) -> Iterator[tuple[str, Fate]]:
         gpus = size.get(row, int(snapshot.problem.gpus[after]) if after >= 0 else 0)
         stays = before >= 0 <= after and snapshot.type_of(before) == snapshot.type_of(after) and before != after
         deed = _deed(starts=row in starts, stops=row in stops, resized=stays, held=before >= 0)
-        yield job, Fate(deed, snapshot.type_of(after) if gpus else "", gpus)
+        yield job, PreviewedJob(deed, snapshot.type_of(after) if gpus else "", gpus)
 
 
-def _deed(*, starts: bool, stops: bool, resized: bool, held: bool) -> Deed:
+def _deed(*, starts: bool, stops: bool, resized: bool, held: bool) -> PreviewedAction:
     """`resized`: it has another number of GPUs of the same type."""
     if starts and stops:
-        return Deed.RESIZE if resized else Deed.MOVE
+        return PreviewedAction.RESIZE if resized else PreviewedAction.MOVE
     if starts or stops:
-        return Deed.START if starts else Deed.STOP
-    return Deed.KEEP if held else Deed.WAIT
+        return PreviewedAction.START if starts else PreviewedAction.STOP
+    return PreviewedAction.KEEP if held else PreviewedAction.WAIT
 
 
-def _compared(present: Mapping[str, Fate], chosen: Mapping[str, Fate]) -> Preview:
-    waits = Fate(Deed.WAIT, "", 0)
+def _compared(present: Mapping[str, PreviewedJob], chosen: Mapping[str, PreviewedJob]) -> Preview:
+    waits = PreviewedJob(PreviewedAction.WAIT, "", 0)
     pairs = {job: (present.get(job, waits), chosen.get(job, waits)) for job in present.keys() | chosen.keys()}
     differing = sorted(
         (job for job, pair in pairs.items() if pair[0] != pair[1]), key=lambda job: _order(job, *pairs[job])
@@ -135,11 +135,11 @@ def _compared(present: Mapping[str, Fate], chosen: Mapping[str, Fate]) -> Previe
     )
 
 
-def _order(job: str, present: Fate, chosen: Fate) -> tuple[int, int, str]:
-    order = list(Deed)
+def _order(job: str, present: PreviewedJob, chosen: PreviewedJob) -> tuple[int, int, str]:
+    order = list(PreviewedAction)
     return order.index(chosen.deed), order.index(present.deed), job
 
 
-def _counts(fates: Mapping[str, Fate]) -> dict[Deed, int]:
+def _counts(fates: Mapping[str, PreviewedJob]) -> dict[PreviewedAction, int]:
     counted = Counter(fate.deed for fate in fates.values())
     return {deed: counted[deed] for deed in DEEDS}

@@ -56,7 +56,7 @@ class Score(NamedTuple):
         return self.outcomes < FEWEST
 
 
-class Judgement(NamedTuple):
+class ForecastAccuracy(NamedTuple):
     """How the forecasts of one class turned out: of start or finish, by horizon, of known or unknown length."""
 
     event: str
@@ -82,13 +82,13 @@ class TeamJudgement(NamedTuple):
     score: Score
 
 
-def judge_job_forecasts() -> list[Judgement]:
+def judge_job_forecasts() -> list[ForecastAccuracy]:
     """Judge the newest outcomes, as they were shown, by class but for the width, in one query."""
     groups: dict[ForecastClass, list[Outcome]] = defaultdict(list)
     for group, outcome in read_shown():
         groups[group._replace(spread=0)].append(outcome)
     order = sorted(groups, key=lambda group: (group.event != "start", not group.known_length, group.horizon))
-    return [Judgement.of(group, groups[group]) for group in order]
+    return [ForecastAccuracy.of(group, groups[group]) for group in order]
 
 
 def judge_by_team(user: User) -> list[TeamJudgement]:
@@ -104,7 +104,7 @@ __all__ = [
     "COVERED",
     "FEWEST",
     "MOST_OUTCOMES",
-    "Judgement",
+    "ForecastAccuracy",
     "Score",
     "TeamJudgement",
     "judge_by_team",

@@ -23,7 +23,7 @@ class OpenDeadline(NamedTuple):
     deadline: datetime
 
 
-class Known(NamedTuple):
+class KnownOutcome(NamedTuple):
     """Whether the deadline was met, and since when that is known."""
 
     met: bool
@@ -32,9 +32,9 @@ class Known(NamedTuple):
 
 def outcomes_of_deadlines(
     kept: Iterable[OpenDeadline], jobs: Mapping[UUID, Ending], now: datetime
-) -> tuple[dict[int, Known], list[int]]:
+) -> tuple[dict[int, KnownOutcome], list[int]]:
     """The outcomes that are known now, by the forecast's key; and those of what will never be known. Pure."""
-    known, never = dict[int, Known](), list[int]()
+    known, never = dict[int, KnownOutcome](), list[int]()
     for one in kept:
         ending = jobs.get(one.job)
         found = _outcome(one.deadline, ending, now) if ending else None
@@ -45,13 +45,13 @@ def outcomes_of_deadlines(
     return known, never
 
 
-def _outcome(deadline: datetime, ending: Ending, now: datetime) -> Known | None:
+def _outcome(deadline: datetime, ending: Ending, now: datetime) -> KnownOutcome | None:
     """A job that ends after the deadline, however it ends, has not met it; nor one stopped by its time limit."""
     ended_at = ending.finished_at
     if ended_at is None or ended_at > deadline:
-        return Known(met=False, known_at=deadline) if now > deadline else None
+        return KnownOutcome(met=False, known_at=deadline) if now > deadline else None
     if ending.state in (Job.State.SUCCEEDED, Job.State.TIMED_OUT):
-        return Known(met=ending.state == Job.State.SUCCEEDED, known_at=ended_at)
+        return KnownOutcome(met=ending.state == Job.State.SUCCEEDED, known_at=ended_at)
     return None
 
 
@@ -62,7 +62,7 @@ def close_deadlines(now: datetime) -> None:
     jobs = Job.objects.filter(pk__in=still_open.order_by().values("job")) if kept else Job.objects.none()
     endings = {pk: Ending(*row) for pk, *row in jobs.values_list("pk", *Ending._fields)}
     known, never = outcomes_of_deadlines(kept, endings, now)
-    rewrite(DeadlineForecast, Known._fields, dict(known))
+    rewrite(DeadlineForecast, KnownOutcome._fields, dict(known))
     for first in range(0, len(never), ROWS_PER_BATCH):
         DeadlineForecast.objects.filter(pk__in=never[first : first + ROWS_PER_BATCH]).delete()
 

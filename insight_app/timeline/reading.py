@@ -26,7 +26,7 @@ MOST_ATTEMPTS = 20_000
 
 
 @dataclass(frozen=True)
-class Sight:
+class Viewer:
     """Whose jobs a reader may see: those of these teams; None: of all."""
 
     teams: frozenset[int] | None
@@ -144,7 +144,7 @@ class Timeline:
         return replace(self, frame=frame, outages=outages, windows=windows)
 
 
-def read_timeline(frame: Frame, sight: Sight, nodes: Collection[str], gpu_type: str = "") -> Timeline:
+def read_timeline(frame: Frame, sight: Viewer, nodes: Collection[str], gpu_type: str = "") -> Timeline:
     """Runs and forecasts on GPUs of the type (empty: of any), and outages and windows of these nodes."""
     runs = _runs(frame, sight, gpu_type)
     expected = _expected(frame, sight, runs[:MOST_ATTEMPTS], gpu_type)
@@ -152,7 +152,7 @@ def read_timeline(frame: Frame, sight: Sight, nodes: Collection[str], gpu_type: 
     return Timeline(frame, runs[:MOST_ATTEMPTS], expected, *out, len(runs) > MOST_ATTEMPTS)
 
 
-def _runs(frame: Frame, sight: Sight, gpu_type: str) -> list[Run]:
+def _runs(frame: Frame, sight: Viewer, gpu_type: str) -> list[Run]:
     """Attempts that ran in the frame: those that go on or whose processes may be left, and those that ended in it.
 
     Two queries: with an `OR` SQLite reads the attempts of all times.
@@ -169,14 +169,14 @@ def _run_rows(attempts: QuerySet[Attempt], gpu_type: str) -> QuerySet[Attempt, A
     return on.values_list(*JOB_OF_ATTEMPT, *RUN)[: MOST_ATTEMPTS + 1]
 
 
-def _run(row: Sequence[Any], sight: Sight) -> Run:
+def _run(row: Sequence[Any], sight: Viewer) -> Run:
     job, run = JobName(*row[: len(JOB)]), row[len(JOB) :]
     if sight.sees(job.team_id):
         return Run(job, True, *run)
     return Run(job, False, *run)._replace(number=None, outcome="")
 
 
-def _expected(frame: Frame, sight: Sight, runs: Sequence[Run], gpu_type: str) -> list[ExpectedRun]:
+def _expected(frame: Frame, sight: Viewer, runs: Sequence[Run], gpu_type: str) -> list[ExpectedRun]:
     """Forecasts that are not too old: of all that runs, and of those waiting jobs that the reader may see."""
     if not settings.MOTLEY_FORECASTS:
         return []

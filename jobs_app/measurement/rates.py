@@ -17,7 +17,7 @@ from jobs_app.submission.fields import LARGEST_BATCH, LARGEST_RATE
 
 
 @dataclass(frozen=True)
-class Advance:
+class ProgressDelta:
     """Summary of an attempt's progress file at this moment."""
 
     attempt: int
@@ -36,7 +36,7 @@ class Advance:
 
 
 @transaction.atomic
-def note_progress(advances: Iterable[Advance]) -> None:
+def note_progress(advances: Iterable[ProgressDelta]) -> None:
     """Update attempts, jobs and measured rates in bulk. Idempotent: a stored advance changes nothing."""
     by_attempt = {advance.attempt: advance for advance in advances}
     known = _stored_progress(by_attempt)
@@ -72,7 +72,7 @@ class StoredProgress(NamedTuple):
     """As Motley set it; 0: it did not."""
 
 
-Fresh = Iterable[tuple[StoredProgress, Advance]]
+Fresh = Iterable[tuple[StoredProgress, ProgressDelta]]
 
 
 def _stored_progress(pks: Iterable[int]) -> Iterator[StoredProgress]:
@@ -132,7 +132,7 @@ def _rates(fresh: Fresh) -> Iterator[RateNews]:
             yield RateNews(_key_of(attempt, advance), steps / seconds, reports, *_rates_of_run(attempt, advance))
 
 
-def _rates_of_run(attempt: StoredProgress, advance: Advance) -> tuple[float | None, float | None]:
+def _rates_of_run(attempt: StoredProgress, advance: ProgressDelta) -> tuple[float | None, float | None]:
     """Rate of the whole attempt in steps/s, now and at the report before."""
     now = _rate_between(advance.first_step, advance.first_at, advance.step, advance.at)
     before = _rate_between(attempt.first_step, attempt.first_step_at, attempt.step, attempt.step_at)
@@ -145,12 +145,12 @@ def _rate_between(first: int | None, began: datetime | None, last: int | None, a
     return (last - first) / (at - began).total_seconds()
 
 
-def _key_of(attempt: StoredProgress, advance: Advance) -> RateKey:
+def _key_of(attempt: StoredProgress, advance: ProgressDelta) -> RateKey:
     gang = (attempt.gpu_type, attempt.gpu_count, len(attempt.nodes))
     return RateKey(attempt.team, attempt.workload, *gang, _batch_of(attempt, advance), attempt.cpus_per_gpu)
 
 
-def _batch_of(attempt: StoredProgress, advance: Advance) -> int:
+def _batch_of(attempt: StoredProgress, advance: ProgressDelta) -> int:
     """Batch size: as reported, else as Motley set it; 0 if unknown."""
     said = advance.batch_size or 0
     return said if 0 < said <= LARGEST_BATCH else attempt.batch_size

@@ -39,7 +39,7 @@ def admitted_batch(data: Any, owner: User, *, administrator: bool = False) -> li
     return admitted
 
 
-def _first(faults: Sequence["Placed"]) -> Iterator[Fault]:
+def _first(faults: Sequence["PlacedFault"]) -> Iterator[Fault]:
     """The first faults in the order of the jobs; if there are more, that they are not listed."""
     yield from (fault for _, fault in sorted(faults, key=lambda placed: placed[0])[:MOST_FAULTS])
     if len(faults) >= MOST_FAULTS:
@@ -47,7 +47,7 @@ def _first(faults: Sequence["Placed"]) -> Iterator[Fault]:
         yield Fault(pointer="/jobs", code="more_faults", detail=text)
 
 
-Placed = tuple[int, Fault]
+PlacedFault = tuple[int, Fault]
 
 
 def _specs_of(data: Any) -> Sequence[Any]:
@@ -61,10 +61,10 @@ def _specs_of(data: Any) -> Sequence[Any]:
     return specs
 
 
-def _parsed(specs: Sequence[Any], ids: Sequence[UUID]) -> tuple[list[ParsedSpec], list[Placed]]:
+def _parsed(specs: Sequence[Any], ids: Sequence[UUID]) -> tuple[list[ParsedSpec], list[PlacedFault]]:
     read = SpecReader().read
     asked: list[ParsedSpec] = []
-    faults: list[Placed] = []
+    faults: list[PlacedFault] = []
     for position, spec in enumerate(specs):
         if len(faults) >= MOST_FAULTS:
             break
@@ -79,7 +79,7 @@ def _parsed(specs: Sequence[Any], ids: Sequence[UUID]) -> tuple[list[ParsedSpec]
     return asked, faults
 
 
-def _placed(refusal: InvalidSpec, position: int) -> Iterator[Placed]:
+def _placed(refusal: InvalidSpec, position: int) -> Iterator[PlacedFault]:
     for fault in refusal.faults:
         yield position, Fault(**{**fault, "pointer": f"/jobs/{position}{fault['pointer']}"})
 

@@ -67,7 +67,7 @@ COLUMNS = {
 KINDS = {float: "number", int: "whole number", bool: "on or off", str: "one of"}
 
 
-class Passage(NamedTuple):
+class Paragraph(NamedTuple):
     """A paragraph, or a displayed formula."""
 
     is_formula: bool
@@ -88,7 +88,7 @@ class PolicyDescription:
     elastic: bool
     summary: str
     choose_when: str
-    text: tuple[Passage, ...]
+    text: tuple[Paragraph, ...]
     symbols: tuple[tuple[str, str], ...]
     sources: tuple[str, ...]
     parameters: tuple[Parameter, ...]
@@ -129,14 +129,14 @@ def _described(name: str, policy: Policy, registered: Registered) -> PolicyDescr
     )
 
 
-def _shown(paragraph: str) -> Passage:
+def _shown(paragraph: str) -> Paragraph:
     if paragraph.startswith(MATHS):
-        return Passage(is_formula=True, html=mathml(dedent(paragraph.removeprefix(MATHS))))
+        return Paragraph(is_formula=True, html=mathml(dedent(paragraph.removeprefix(MATHS))))
     pieces = INLINE.split(CITATION.sub(r"[\1]", " ".join(paragraph.split())))
     shown = (
         mathml(piece, inline=True) if n % 2 else _with_bold(piece.replace("`", "")) for n, piece in enumerate(pieces)
     )
-    return Passage(is_formula=False, html=format_html_join("", "{}", ((piece,) for piece in shown)))
+    return Paragraph(is_formula=False, html=format_html_join("", "{}", ((piece,) for piece in shown)))
 
 
 def _symbols(text: str) -> Iterator[tuple[str, str]]:

@@ -15,7 +15,7 @@ from database.bulk_update import rewrite
 from engines.protocol import AttemptReport, EngineError, Phase, Progress, SiteReason, StopReason
 from jobs_app.lifecycle.attempt_endings import AttemptEnd, end_attempts
 from jobs_app.lifecycle.attempts import about_attempt, note_running, record_process_exit_proof, stop_attempt_of
-from jobs_app.measurement.rates import Advance, note_progress, record_unreadable_lines
+from jobs_app.measurement.rates import ProgressDelta, note_progress, record_unreadable_lines
 from jobs_app.models import Attempt, GpuClaim, Job, Reason
 from scheduler_app.round.lease import Fence
 from scheduler_app.round.set_aside import Kind, isolate, set_aside, set_aside_at
@@ -46,7 +46,7 @@ class StoredAttempt(NamedTuple):
     """The site has not told yet which GPUs it gave."""
 
 
-Known = Mapping[int, StoredAttempt]
+StoredAttempts = Mapping[int, StoredAttempt]
 
 
 class RunsAttempts(Protocol):
@@ -89,7 +89,7 @@ def _known(engine_names: Collection[str], aside: Collection[str]) -> dict[int, S
     return {row[0]: StoredAttempt._make(row) for row in rows}
 
 
-def _news(engine: RunsAttempts, known: Known, attempts: Sequence[int]) -> dict[int, AttemptReport]:
+def _news(engine: RunsAttempts, known: StoredAttempts, attempts: Sequence[int]) -> dict[int, AttemptReport]:
     reports = engine.poll(attempts)
     return {report.attempt: report for report in reports if _is_news(known[report.attempt], report)}
 
@@ -131,14 +131,16 @@ def _has_begun(known: StoredAttempt, report: AttemptReport) -> bool:
     return began and known.state != State.ENDED and known.started_at is None
 
 
-def _asked_again(over: Sequence[AttemptReport], engine: RunsAttempts, known: Known) -> dict[int, AttemptReport]:
+def _asked_again(
+    over: Sequence[AttemptReport], engine: RunsAttempts, known: StoredAttempts
+) -> dict[int, AttemptReport]:
     """The reports by attempt; one that ran ends by being unknown only if the engine says so twice."""
     doubtful = [r.attempt for r in over if r.phase is Phase.UNKNOWN and known[r.attempt].started_at is not None]
     confirmed = {r.attempt for r in engine.poll(doubtful) if r.phase is Phase.UNKNOWN} if doubtful else set()
     return {report.attempt: report for report in over if report.attempt not in {*doubtful} - confirmed}
 
 
-def _store_going_on(reports: Sequence[AttemptReport], known: Known, now: datetime) -> None:
+def _store_going_on(reports: Sequence[AttemptReport], known: StoredAttempts, now: datetime) -> None:
     """Store progress, starts, devices, and why the site has not started an attempt."""
     note_progress([_advance(report, report.progress) for report in reports if report.progress])
     record_unreadable_lines(
@@ -150,8 +152,8 @@ def _store_going_on(reports: Sequence[AttemptReport], known: Known, now: datetim
     _withdraw_waiting([r for r in reports if r.reason and r.phase == Phase.LAUNCHING], now)
 
 
-def _advance(report: AttemptReport, progress: Progress) -> Advance:
-    return Advance(
+def _advance(report: AttemptReport, progress: Progress) -> ProgressDelta:
+    return ProgressDelta(
         attempt=report.attempt,
         reports=progress.reports,
         first_step=progress.first_step,
@@ -168,7 +170,7 @@ def _advance(report: AttemptReport, progress: Progress) -> Advance:
     )
 
 
-def _store_site_jobs(reports: Iterable[AttemptReport], known: Known) -> None:
+def _store_site_jobs(reports: Iterable[AttemptReport], known: StoredAttempts) -> None:
     """Store the numbers under which people find the attempts in the site's own queue."""
     found = {r.attempt: (r.site_job,) for r in reports if _is_elsewhere(known[r.attempt], r)}
     rewrite(Attempt, ("site_job",), found)
@@ -192,7 +194,7 @@ def _withdraw_waiting(reports: Iterable[AttemptReport], now: datetime) -> None:
                     stop_attempt_of(attempt.job, Attempt.StopReason.WITHDRAW, note=report.message[:500])
 
 
-def _store_over(reports: Sequence[AttemptReport], known: Known, now: datetime) -> None:
+def _store_over(reports: Sequence[AttemptReport], known: StoredAttempts, now: datetime) -> None:
     """Store the ends of attempts, and release what they no longer use."""
     _release_what_is_free([report for report in reports if report.silent_nodes or report.busy_gpus], now)
     late = [r.attempt for r in reports if known[r.attempt].state == State.ENDED and r.proven_gone]
@@ -262,7 +264,7 @@ def _release_what_is_free(reports: Iterable[AttemptReport], now: datetime) -> No
         free.update(released_at=Greatest(now, Coalesce("held_from", now)))
 
 
-def _kill_left_over(fence: Fence, over: Iterable[AttemptReport], known: Known, engine: RunsAttempts) -> None:
+def _kill_left_over(fence: Fence, over: Iterable[AttemptReport], known: StoredAttempts, engine: RunsAttempts) -> None:
     """Kill what is left of attempts that were declared lost."""
     left = [r.attempt for r in over if known[r.attempt].state == State.ENDED and not r.proven_gone]
     for attempt in left:

@@ -54,7 +54,7 @@ class CpuMemory(NamedTuple):
 AS_ASKED = CpuMemory(0, 0, "")
 
 
-class Lowered(NamedTuple):
+class LoweredShare(NamedTuple):
     """What an attempt is lowered to while it runs, and what the commit must know of it."""
 
     job: UUID
@@ -68,7 +68,7 @@ class CpuMemoryShares:
     """What a round shares out: of rows of the snapshot that start, and of attempts that run on and are lowered."""
 
     starting: Mapping[int, CpuMemory] = field(default_factory=dict)
-    lowered: Mapping[int, Lowered] = field(default_factory=dict)
+    lowered: Mapping[int, LoweredShare] = field(default_factory=dict)
     overdrawn: frozenset[str] = frozenset()
     """Names of nodes on which attempts have more than there is before anything starts."""
 
@@ -301,7 +301,7 @@ def _starting(jobs: Sequence[Occupant], shares: Shares) -> Iterator[tuple[int, C
             yield one.row, share
 
 
-def _lowered(jobs: Sequence[Occupant], shares: Shares) -> Iterator[tuple[int, Lowered]]:
+def _lowered(jobs: Sequence[Occupant], shares: Shares) -> Iterator[tuple[int, LoweredShare]]:
     """Attempts that give way; and those without CPUs of their own, which have their share by name beside others.
 
     With weights only (`MOTLEY_LIMIT_CPUS=share`) a job of which nobody has said how many CPUs it has counts as one CPU
@@ -310,7 +310,7 @@ def _lowered(jobs: Sequence[Occupant], shares: Shares) -> Iterator[tuple[int, Lo
     for one, amount, reverted in zip(jobs, shares.amount, shares.reverted.tolist(), strict=True):
         if one.attempt is not None and (reverted or not one.given[CPUS]):
             share = _given(one, amount, How.REVERTED) if reverted else CpuMemory(int(amount[CPUS]), 0, How.PROPORTIONAL)
-            yield one.attempt.id, Lowered(one.attempt.job_id, frozenset(one.attempt.nodes), share)
+            yield one.attempt.id, LoweredShare(one.attempt.job_id, frozenset(one.attempt.nodes), share)
 
 
 def _given(one: Occupant, amount: Floats, how: Attempt.CpuMemory) -> CpuMemory:

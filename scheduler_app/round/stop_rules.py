@@ -181,7 +181,7 @@ def _due(near: Sequence[WindowRow], now: datetime) -> Iterator[DueStop]:
                 break
 
 
-class Saving(NamedTuple):
+class CheckpointSave(NamedTuple):
     """A job with GPUs on a node, and how long it takes to save its work."""
 
     job: UUID
@@ -192,7 +192,7 @@ class Saving(NamedTuple):
     node: str
 
 
-def _that_save(nodes: Collection[int]) -> Iterator[Saving]:
+def _that_save(nodes: Collection[int]) -> Iterator[CheckpointSave]:
     """Jobs with live attempts on these nodes that are not stopping yet, each once."""
     claims = GpuClaim.objects.open().filter(gpu__node__in=nodes)
     going_on = claims.exclude(attempt__state__in=(State.STOPPING, State.ENDED))
@@ -201,4 +201,4 @@ def _that_save(nodes: Collection[int]) -> Iterator[Saving]:
     of_attempt = [f"attempt__{column}" for column in ("job", "job__team_id", "job__grace_s")]
     columns = (*of_attempt, "last_checkpoint_s", "gpu__node", "gpu__node__name")
     rows = with_last.order_by("attempt", "gpu__node").values_list(*columns)
-    yield from (Saving(*row) for row in rows.distinct())
+    yield from (CheckpointSave(*row) for row in rows.distinct())

@@ -45,7 +45,7 @@ def _fitted(timed: tuple[Timed, ...]) -> ThroughputModel:
 
 
 @dataclass(frozen=True, eq=False)
-class Offer:
+class ProfiledRate:
     """Configurations of one GPU type: their columns (k,), numbers of nodes (k,) and of replicas (k,)."""
 
     gpu_type: str
@@ -61,7 +61,7 @@ def believed_rates(
     noise: GradientNoise,
     application: Application,
     program: Program,
-    offers: Sequence[Offer],
+    offers: Sequence[ProfiledRate],
     *,
     columns: int,
 ) -> Floats:

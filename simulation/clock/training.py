@@ -12,7 +12,7 @@ from allocation.problem import replicas_of
 from allocation.types import Floats, Ints
 from estimation.goodput import BatchLimits, GradientNoise, best_batches, divided
 from estimation.throughput_model import ThroughputModel
-from simulation.clock.learned_rates import ObservedSteps, Offer, believed_rates
+from simulation.clock.learned_rates import ObservedSteps, ProfiledRate, believed_rates
 from simulation.cluster import Cluster, Placement
 from simulation.traces.trace import Program
 from simulation.workloads.applications import Application, ApplicationProfiles
@@ -71,7 +71,7 @@ class Training:
     profiles: ApplicationProfiles
     knowledge: str = OWN
     _jobs: list[_Job] = field(init=False)
-    _offers: dict[str, list[Offer]] = field(init=False)
+    _offers: dict[str, list[ProfiledRate]] = field(init=False)
     """Configurations by application, on the types that it can use."""
     _types: list[str] = field(init=False)
     _replicas: Floats = field(init=False)
@@ -207,7 +207,7 @@ class Training:
         return _fitting(local, passes, times, limits, replicas), passes
 
 
-def _offers(cluster: Cluster, jobs: Jobs, application: Application) -> Iterator[Offer]:
+def _offers(cluster: Cluster, jobs: Jobs, application: Application) -> Iterator[ProfiledRate]:
     """Configurations of each GPU type that the application can use."""
     on, units = jobs.configurations, application.gpus_per_replica
     for j, gpu_type in enumerate(cluster.gpu_types):
@@ -215,7 +215,7 @@ def _offers(cluster: Cluster, jobs: Jobs, application: Application) -> Iterator[
             unit = units.get(gpu_type, 1)
             columns = np.flatnonzero((on.gpu_type == j) & (on.gpus % unit == 0))
             per_node = max(cluster.node_gpus[j]) / unit
-            yield Offer(gpu_type, columns, on.nodes[columns], on.gpus[columns] // unit, per_node)
+            yield ProfiledRate(gpu_type, columns, on.nodes[columns], on.gpus[columns] // unit, per_node)
 
 
 def _replicas_on(application: Application, gpu_type: str, placement: Placement) -> int:

@@ -8,7 +8,7 @@ from accounting_app.models import DurationForecast
 from estimation.durations import Basis
 from insight_app.explain.remaining_work import remaining_work
 from jobs_app.lifecycle.commands import cancel_job
-from jobs_app.measurement.rates import Advance, note_progress
+from jobs_app.measurement.rates import ProgressDelta, note_progress
 from jobs_app.models import Attempt, Job
 from scheduler_app.models import Round
 from scheduler_app.round.archive import archive_of
@@ -127,7 +127,9 @@ def test_a_job_that_reports_how_many_steps_it_makes_is_not_estimated_from_others
     job = cluster.submit(UNTIL_LET_GO, name="train")
     cluster.running(job)
     attempt, start = job.attempts.get(), cluster.now - timedelta(seconds=60)
-    note_progress([Advance(attempt.pk, 2, 100, start, 400, start + timedelta(seconds=60), None, total_steps=1000)])
+    note_progress(
+        [ProgressDelta(attempt.pk, 2, 100, start, 400, start + timedelta(seconds=60), None, total_steps=1000)]
+    )
     cluster.round()
     record = Round.objects.latest_committed()
     assert record is not None

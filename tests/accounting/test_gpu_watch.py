@@ -20,7 +20,7 @@ from cluster_app.gpu_faults import (
     STRAY_AFTER,
     UNCONFIRMED_AFTER,
     KnownGpu,
-    Stray,
+    StrayProcess,
     cordon_gpu,
     return_gpu,
     store_states,
@@ -424,9 +424,9 @@ def test_a_process_that_can_no_longer_be_seen_counts_as_gone_after_ten_minutes(
 
 
 def test_time_in_which_gpus_are_not_watched_or_the_node_is_silent_confirms_and_refutes_nothing() -> None:
-    before = Stray(NOON - timedelta(hours=2), NOON - timedelta(hours=1))
-    assert stray_now(None, before, NOON, is_watched=False) == Stray(before.since, NOON)
-    assert stray_now(None, before, NOON, is_watched=True) == Stray(None, None)
+    before = StrayProcess(NOON - timedelta(hours=2), NOON - timedelta(hours=1))
+    assert stray_now(None, before, NOON, is_watched=False) == StrayProcess(before.since, NOON)
+    assert stray_now(None, before, NOON, is_watched=True) == StrayProcess(None, None)
 
 
 def test_a_process_that_was_seen_before_a_time_without_watch_counts_anew(machine: MachineWithGpus, turns: Any) -> None:

@@ -1,6 +1,6 @@
 """Why a team got more or less than its entitlement, in one sentence."""
 
-from accounting_app.fairness.share_explanations import Circumstances, read_circumstances, sentences
+from accounting_app.fairness.share_explanations import ShareContext, read_circumstances, sentences
 from accounting_app.fairness.usage_ledger import TeamShare, team_shares
 from accounting_app.models import TeamUsage
 from tests.service_lab import Lab
@@ -16,7 +16,7 @@ AGAINST = "of the cluster's work against an entitlement of 50 %, because"
 
 def test_a_team_that_is_behind_is_told_what_its_jobs_wait_for() -> None:
     waiting = {"speech": {"insufficient_gpus": 4, "outbid": 1}}
-    ahead, behind = sentences(FAST, "the last hour", Circumstances("motley", waiting))
+    ahead, behind = sentences(FAST, "the last hour", ShareContext("motley", waiting))
     asked = "its waiting jobs asked for 6 GPUs on average"
     assert ahead == f"In the last hour vision got 70 % {AGAINST} speech got 30 % against 50 % ({asked})."
     told = "5 of its jobs wait now (not enough free GPUs: 4, outbid by other jobs: 1)"
@@ -26,7 +26,7 @@ def test_a_team_that_is_behind_is_told_what_its_jobs_wait_for() -> None:
 
 def test_a_team_whose_jobs_did_not_wait_is_said_to_have_used_what_it_could() -> None:
     idle = [share("vision", 0.5, 0.7, 70), share("speech", 0.5, 0.3, 30)]
-    ahead, behind = sentences(idle, "the last hour", Circumstances("motley", {}))
+    ahead, behind = sentences(idle, "the last hour", ShareContext("motley", {}))
     could = "hardly any of its jobs waited, so that it could use no more"
     assert ahead.endswith(f"because speech got 30 % against 50 % ({could}).")
     assert behind.endswith(f"because {could}.")
@@ -42,7 +42,7 @@ def test_how_much_waiting_jobs_asked_for_is_read_from_the_ledger(lab: Lab) -> No
 
 def test_speed_and_a_policy_that_counts_no_weights_are_told() -> None:
     even = [share("vision", 0.5, 0.7, 50), share("speech", 0.5, 0.3, 50)]
-    ahead, behind = sentences(even, "the last hour", Circumstances("fifo", {}))
+    ahead, behind = sentences(even, "the last hour", ShareContext("fifo", {}))
     assert "because its GPUs did 140 % of the average work per hour; speech got 30 % against 50 %" in ahead
     assert "could use no more; its GPUs did 60 % of the average work per hour)" in ahead
     assert "because its GPUs did 60 % of the average work per hour; hardly any" in behind
@@ -50,7 +50,7 @@ def test_speed_and_a_policy_that_counts_no_weights_are_told() -> None:
 
 
 def test_a_team_with_its_entitlement_needs_no_reason() -> None:
-    (only,) = sentences([share("vision", 1.0, 1.0, 5)], "the last hour", Circumstances("fifo", {}))
+    (only,) = sentences([share("vision", 1.0, 1.0, 5)], "the last hour", ShareContext("fifo", {}))
     assert only.endswith("about its entitlement of 100 %.")
 
 

@@ -11,8 +11,8 @@ from allocation.policies.parameters import (
     Choice,
     InvalidParameter,
     Parameter,
+    Range,
     Switch,
-    Within,
     parameters_of,
     with_parameters,
 )
@@ -22,8 +22,8 @@ from allocation.problem import Problem
 def anything(
     problem: Problem,
     *,
-    power: Annotated[float, Within(-4, 4, "how steep")] = -0.5,
-    queues: Annotated[int, Within(1, 9, "how many")] = 3,
+    power: Annotated[float, Range(-4, 4, "how steep")] = -0.5,
+    queues: Annotated[int, Range(1, 9, "how many")] = 3,
     strict: Annotated[bool, Switch("no mercy")] = False,
     first: Annotated[Literal["old", "new"], Choice("who goes first")] = "old",
 ) -> Decision:

@@ -21,7 +21,7 @@ from cluster_app.storage import Volunteers
 from connections_app.agents.engine import last_news
 from connections_app.agents.files import checkpoints_of
 from connections_app.agents.join_agent import issue_join_token, revoke_agent
-from connections_app.agents.sync import LEAVING, Standing, answer_to
+from connections_app.agents.sync import LEAVING, AgentState, answer_to
 from connections_app.engine_registry import engines
 from connections_app.models import Agent, AgentAttempt
 from engines.agent.codec import encode
@@ -355,5 +355,5 @@ def test_what_the_service_does_not_know_is_stopped_and_forgotten() -> None:
         1: AttemptNews(AttemptReport(1, Phase.RUNNING)),
         2: AttemptNews(AttemptReport(2, Phase.ENDED), handed_over=True),
     }
-    answer = answer_to(news, {3: Standing(launch=True, stop=None, stored=False)})
+    answer = answer_to(news, {3: AgentState(launch=True, stop=None, stored=False)})
     assert ([stop.attempt for stop in answer.stops], answer.forget, answer.launches) == ([1], [2], [3])

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from connections_app.engine_registry import engine_named
-from connections_app.logs.merged import Part, Position, RawPart, merge_streams, read_merged, read_tail, start_of
+from connections_app.logs.merged import LogPart, Position, RawPart, merge_streams, read_merged, read_tail, start_of
 from engines.attempt_files import AttemptFolder
 from engines.output_order import ORDERED, RECORD_BYTES, OrderRecord
 from engines.protocol import LogChunk, Stream
@@ -21,11 +21,11 @@ def raw(out: bytes, err: bytes, *sizes: tuple[int, int], over: bool = True) -> R
     return RawPart(chunks, records, has_more_records=False)
 
 
-def merged(out: bytes, err: bytes, *sizes: tuple[int, int], over: bool = True) -> Part:
+def merged(out: bytes, err: bytes, *sizes: tuple[int, int], over: bool = True) -> LogPart:
     return merge_streams(raw(out, err, *sizes, over=over), Position(0, (0, 0)), rank=0, streams=ORDERED)
 
 
-def words(part: Part) -> list[str]:
+def words(part: LogPart) -> list[str]:
     return [line.data.decode() for line in part.lines]
 
 
@@ -81,11 +81,11 @@ def attempt_of(job: Job) -> Attempt:
     return job.attempts.get()
 
 
-def all_of(attempt: Attempt, *streams: Stream) -> Part:
+def all_of(attempt: Attempt, *streams: Stream) -> LogPart:
     return read_merged(attempt, start_of([0], streams or ORDERED), streams=streams or ORDERED)
 
 
-def _with_unfinished(part: Part) -> Part | None:
+def _with_unfinished(part: LogPart) -> LogPart | None:
     return part if part.lines and part.unfinished else None
 
 

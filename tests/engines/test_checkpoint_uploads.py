@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from engines.agent.checkpoint_snapshot import NotPacked, Stamp, drop_changed, pack, stamps_of, take_snapshot
-from engines.agent.checkpoint_uploads import CheckpointUploads, Pace
+from engines.agent.checkpoint_uploads import CheckpointUploads, UploadRate
 from engines.agent.connection import Connection, Refused, Unheard
 from engines.agent.sent_files import SentFiles
 from engines.attempt_files import AttemptFolder, write_json
@@ -23,7 +23,7 @@ from tests.engines.engine_lab import until
 
 JOB = "0190c3f0-0000-7000-8000-00000000000b"
 OTHER_JOB = "0190c3f0-0000-7000-8000-00000000000c"
-AT_ONCE = Pace(pause_s=0.0, busy_part=inf, settling_s=0.0)
+AT_ONCE = UploadRate(pause_s=0.0, busy_part=inf, settling_s=0.0)
 Content = dict[str, str]
 
 

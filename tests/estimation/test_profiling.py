@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from estimation.completion import Beliefs, Cells
+from estimation.completion import Cells, Posterior
 from estimation.profiling import ProbeBudget, choose_cell, knowledge_gradient
 
 V100, A100, T4 = 0, 1, 2
@@ -13,10 +13,10 @@ WIDE = ProbeBudget()
 ONE_CHOICE = [np.array([V100, A100, T4])]
 
 
-def believed(means: list[float], spreads: list[float], together: float = 0.0) -> Beliefs:
+def believed(means: list[float], spreads: list[float], together: float = 0.0) -> Posterior:
     """Rates whose logarithms have these spreads, all pairs correlated alike."""
     correlation = np.full((3, 3), together) + (1 - together) * np.eye(3)
-    return Beliefs(np.log(means), correlation * np.outer(spreads, spreads))
+    return Posterior(np.log(means), correlation * np.outer(spreads, spreads))
 
 
 def test_of_two_equally_fast_types_the_less_certain_one_is_measured() -> None:
@@ -54,12 +54,12 @@ def test_a_gang_that_the_budget_has_not_the_gpu_time_for_is_not_measured() -> No
 
 
 def test_a_workload_without_cells_has_none_to_measure() -> None:
-    nothing = Beliefs(np.zeros(0), np.zeros((0, 0)))
+    nothing = Posterior(np.zeros(0), np.zeros((0, 0)))
     assert choose_cell(nothing, Cells.of([]), [], np.zeros(0), budget=WIDE) is None
 
 
 def test_the_gain_is_that_of_the_closed_form_for_two_cells() -> None:
     """E max(0, sigma Z) is sigma / sqrt(2 pi) where both cells are believed equal, and one of them is certain."""
-    beliefs = Beliefs(np.zeros(2), np.diag([1e-12, 0.25]))
+    beliefs = Posterior(np.zeros(2), np.diag([1e-12, 0.25]))
     gain = knowledge_gradient(beliefs, [np.array([0, 1])], np.ones(2))
     assert gain[1] == pytest.approx(0.5 / np.sqrt(2 * np.pi), rel=0.02)

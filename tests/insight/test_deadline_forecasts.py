@@ -17,7 +17,7 @@ from insight_app.explain import plan_forecast
 from insight_app.explain.decisions import explain_job
 from insight_app.explain.plan_forecast import forecast_plan
 from insight_app.models import DeadlineForecast, JobForecast
-from insight_app.start_forecasts.deadlines import Known, OpenDeadline, close_deadlines, outcomes_of_deadlines
+from insight_app.start_forecasts.deadlines import KnownOutcome, OpenDeadline, close_deadlines, outcomes_of_deadlines
 from insight_app.start_forecasts.forecast_store import Ending
 from insight_app.start_forecasts.showing import read_forecast
 from jobs_app.models import Job
@@ -142,11 +142,11 @@ def test_an_outcome_is_known_once_the_job_is_done_or_its_deadline_has_passed() -
 
     known, never = outcomes_of_deadlines(open_ones, jobs, after)
     assert {names[pk]: found for pk, found in known.items()} == {
-        "done": Known(met=True, known_at=before),
-        "late": Known(met=False, known_at=deadline),
-        "limit": Known(met=False, known_at=before),
-        "failed late": Known(met=False, known_at=deadline),
-        "runs": Known(met=False, known_at=deadline),
+        "done": KnownOutcome(met=True, known_at=before),
+        "late": KnownOutcome(met=False, known_at=deadline),
+        "limit": KnownOutcome(met=False, known_at=before),
+        "failed late": KnownOutcome(met=False, known_at=deadline),
+        "runs": KnownOutcome(met=False, known_at=deadline),
     }
     assert [names[pk] for pk in never] == ["failed", "deleted"]
     known, _ = outcomes_of_deadlines(open_ones, jobs, before)

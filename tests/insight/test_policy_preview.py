@@ -8,7 +8,7 @@ from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
-from insight_app.explain.policy_preview import MOST_LISTED, Deed, Preview, preview_policy
+from insight_app.explain.policy_preview import MOST_LISTED, Preview, PreviewedAction, preview_policy
 from jobs_app.models import Job
 from scheduler_app.models import PolicySetting, Round
 from tests.rest_callers import Scope, caller
@@ -38,10 +38,14 @@ def test_what_it_says_the_next_round_does(lab: Lab, crowded: tuple[Job, Job]) ->
     first, second = crowded
     found = previewed(lab, "srtf")
     assert (found.jobs, found.differing) == (2, 2)
-    assert (found.present[Deed.START], found.chosen[Deed.START], found.chosen[Deed.STOP]) == (0, 1, 1)
+    assert (
+        found.present[PreviewedAction.START],
+        found.chosen[PreviewedAction.START],
+        found.chosen[PreviewedAction.STOP],
+    ) == (0, 1, 1)
     assert [(one.job, one.present.deed, one.chosen.deed) for one in found.listed] == [
-        (first, Deed.KEEP, Deed.STOP),
-        (second, Deed.WAIT, Deed.START),
+        (first, PreviewedAction.KEEP, PreviewedAction.STOP),
+        (second, PreviewedAction.WAIT, PreviewedAction.START),
     ]
     assert str(found.listed[1].chosen) == "2 A100"
     lab.policy("srtf")
@@ -67,7 +71,7 @@ def test_a_job_that_goes_to_another_gpu_type_is_moved_and_not_resized(lab: Lab) 
     job.attempts.update(started_at=lab.now - timedelta(hours=1))
     lab.node("n2", "a100", gpus=1)
     chosen = previewed(lab, "srtf").chosen
-    assert (chosen[Deed.MOVE], chosen[Deed.RESIZE]) == (1, 0)
+    assert (chosen[PreviewedAction.MOVE], chosen[PreviewedAction.RESIZE]) == (1, 0)
 
 
 def test_many_jobs_are_listed_up_to_a_cap_by_as_many_queries(lab: Lab, crowded: tuple[Job, Job]) -> None:

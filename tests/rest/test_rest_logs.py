@@ -11,7 +11,7 @@ from rest_framework.test import APIClient
 
 from connections_app.logs import slots
 from connections_app.logs import stream as following
-from connections_app.logs.slots import Pace, stream_slots
+from connections_app.logs.slots import PollRate, stream_slots
 from jobs_app.models import Job
 from jobs_app.tokens import issue_token
 from tests.rest_callers import Scope, with_token
@@ -224,7 +224,7 @@ def test_without_a_place_a_stream_of_a_job_that_waits_ends_at_once(cluster: Lab,
 def test_many_followers_are_told_when_to_come_again_and_a_single_one_is_not(
     running: Job, cluster: Lab, ada: APIClient, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slots, "pace", Pace())
+    monkeypatch.setattr(slots, "pace", PollRate())
     monkeypatch.setattr(logs, "pace", slots.pace)
     settings.MOTLEY_LOG_POLLS = 1
     cluster.until(lambda: cluster.output(running))

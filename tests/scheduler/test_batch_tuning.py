@@ -11,7 +11,7 @@ from estimation.throughput_model import ThroughputModel
 from insight_app.explain.decisions import explain_job
 from insight_app.explain.dry_run import dry_run
 from jobs_app.measurement.fading_means import MOST_ROWS
-from jobs_app.measurement.rates import Advance, note_progress
+from jobs_app.measurement.rates import ProgressDelta, note_progress
 from jobs_app.models import Attempt, GradientNoise, Job, Throughput
 from tests.service_lab import UNTIL_LET_GO, Lab
 
@@ -24,7 +24,7 @@ def report(attempt: Attempt, *, reports: int = 10, **said: Any) -> None:
     """Steps of a tenth of a second each."""
     start = timezone.now()
     span = timedelta(seconds=0.1 * reports)
-    advance = Advance(attempt.pk, reports, 0, start, reports, start + span, None, **said)
+    advance = ProgressDelta(attempt.pk, reports, 0, start, reports, start + span, None, **said)
     note_progress([advance])
 
 

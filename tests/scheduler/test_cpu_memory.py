@@ -15,7 +15,7 @@ from rest_framework.test import APIClient
 from cluster_app.models import Engine, Node
 from engines.attempt_files import AttemptFolder
 from insight_app.explain.decisions import explain_job
-from jobs_app.measurement.rates import Advance, note_progress
+from jobs_app.measurement.rates import ProgressDelta, note_progress
 from jobs_app.models import Attempt, CpuRate, Job
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.policy.settings import choose_policy
@@ -238,7 +238,7 @@ def report_rate(lab: Lab, job: Job, steps_per_s: float) -> None:
     (attempt,) = lab.attempts(job)
     start, seconds = lab.now, 1000
     end, steps = start + timedelta(seconds=seconds), round(steps_per_s * seconds)
-    note_progress([Advance(attempt.pk, 10, 0, start, steps, end, None)])
+    note_progress([ProgressDelta(attempt.pk, 10, 0, start, steps, end, None)])
 
 
 def test_cpus_are_doubled_from_job_to_job_for_as_long_as_that_gains_enough(tuned: Lab) -> None:

@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from accounting_app.durations.accuracy import Judgement, Moment, judge_forecasts
+from accounting_app.durations.accuracy import DurationAccuracy, Moment, judge_forecasts
 from accounting_app.durations.boosted_model import FittedCard, read_card
 from accounting_app.durations.rate_accuracy import judge_rates
 from estimation.accuracy import Accuracy
@@ -91,7 +91,7 @@ class EstimatesView(APIView):
         return Response(EstimatesAnswer({"durations": durations, "duration_model": model, "rates": rates}).data)
 
 
-def _of_durations(one: Judgement) -> dict[str, Any]:
+def _of_durations(one: DurationAccuracy) -> dict[str, Any]:
     about = {"moment": one.moment, "basis": one.basis, "jobs": one.accuracy.n, "within_limits": one.within_limits}
     return about | _figures(one.accuracy)
 

@@ -13,7 +13,7 @@ from rest_framework.views import APIView
 
 from forecast.deadlines import Calibration
 from insight_app.models import KeptForecast
-from insight_app.start_forecasts.accuracy import Judgement, TeamJudgement, judge_by_team, judge_job_forecasts
+from insight_app.start_forecasts.accuracy import ForecastAccuracy, TeamJudgement, judge_by_team, judge_job_forecasts
 from insight_app.start_forecasts.deadlines import judge_deadlines
 from insight_app.start_forecasts.showing import read_forecast, why_none
 from jobs_app.models import Job
@@ -142,5 +142,5 @@ def _of_deadlines(judged: Calibration | None) -> dict[str, Any]:
     return judged._asdict() | {"too_few": judged.too_few}
 
 
-def _flat(one: Judgement | TeamJudgement) -> dict[str, Any]:
+def _flat(one: ForecastAccuracy | TeamJudgement) -> dict[str, Any]:
     return one._asdict() | one.score._asdict() | {"too_few": one.score.too_few}

@@ -14,7 +14,7 @@ from connections_app.logs.lines import (
     ALL,
     SEARCH_S,
     STREAMS,
-    Found,
+    SearchHits,
     cursor_of,
     positions_at,
     ranks_of,
@@ -22,7 +22,7 @@ from connections_app.logs.lines import (
     shown,
     streams_named,
 )
-from connections_app.logs.merged import Part, Position, read_merged, read_tail, start_of
+from connections_app.logs.merged import LogPart, Position, read_merged, read_tail, start_of
 from connections_app.logs.slots import pace, stream_slots
 from jobs_app.errors import FilesDeleted
 from jobs_app.models import Attempt, Job
@@ -111,7 +111,7 @@ class MergedLogView(GenericAPIView[Job]):
         attempt = attempt_asked(job, asked.get("attempt"))
         if attempt is None or not attempt.launched_at:
             over = job.is_final if attempt is None else attempt.state == Attempt.State.ENDED
-            return Response(_answer(attempt, Part([], [], {}, over)))
+            return Response(_answer(attempt, LogPart([], [], {}, over)))
         return _read(attempt, asked)
 
 
@@ -140,7 +140,7 @@ def _next_part(attempt: Attempt, positions: dict[int, Position], asked: dict[str
     return answer
 
 
-def _answer(attempt: Attempt | None, part: Part) -> dict[str, Any]:
+def _answer(attempt: Attempt | None, part: LogPart) -> dict[str, Any]:
     over = attempt is None or attempt.state == Attempt.State.ENDED
     content = {
         "attempt": attempt.number if attempt else 0,
@@ -152,7 +152,7 @@ def _answer(attempt: Attempt | None, part: Part) -> dict[str, Any]:
     return MergedLogSerializer(content).data
 
 
-def _found(attempt: Attempt, found: Found) -> dict[str, Any]:
+def _found(attempt: Attempt, found: SearchHits) -> dict[str, Any]:
     content = {
         "attempt": attempt.number,
         "lines": found.lines,

@@ -5,7 +5,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from insight_app.explain.policy_preview import Deed, Fate, JobPreview, Preview
+from insight_app.explain.policy_preview import JobPreview, Preview, PreviewedAction, PreviewedJob
 from insight_app.models import PolicyGuard
 
 NOTHING_WATCHED = "none"
@@ -16,7 +16,7 @@ NO_GUARD = "The setting was not chosen from a run of the lab: there is no predic
 class FateAnswer(serializers.Serializer[Any]):
     """What a round does with a job, and the GPUs that the job then has."""
 
-    deed = serializers.ChoiceField([deed.value for deed in Deed])
+    deed = serializers.ChoiceField([deed.value for deed in PreviewedAction])
     gpu_type = serializers.CharField(allow_null=True)
     gpus = serializers.IntegerField()
 
@@ -63,7 +63,7 @@ def _job(one: JobPreview) -> dict[str, Any]:
     return {"job": str(one.id), **named, "present": _fate(one.present), "chosen": _fate(one.chosen)}
 
 
-def _fate(fate: Fate) -> dict[str, Any]:
+def _fate(fate: PreviewedJob) -> dict[str, Any]:
     return {"deed": fate.deed.value, "gpu_type": fate.gpu_type or None, "gpus": fate.gpus}
 
 

@@ -17,8 +17,8 @@ from insight_app.timeline.reading import (
     JobName,
     NodeWindow,
     Run,
-    Sight,
     Timeline,
+    Viewer,
     nodes_of_runs,
     read_timeline,
 )
@@ -120,7 +120,7 @@ class TimelineView(APIView):
         gpu_type, frame = asked.get("gpu_type", ""), Frame.of(WINDOWS[asked["window"]], timezone.now())
         nodes = Node.objects.filter(gpu_type__name=gpu_type) if gpu_type else Node.objects.all()
         names = list(nodes.values_list("name", flat=True))
-        return Response(_answer(read_timeline(frame, Sight.of(caller(request)), names, gpu_type)))
+        return Response(_answer(read_timeline(frame, Viewer.of(caller(request)), names, gpu_type)))
 
 
 # As the serializers above say, but not by them: of ten thousand runs they would take a second.

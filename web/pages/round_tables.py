@@ -37,7 +37,7 @@ class Segment(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Strip:
+class JobRow:
     """Bars of each round from the oldest to the newest, 100 units high."""
 
     count: int
@@ -65,7 +65,7 @@ def fold_idle(rounds: Iterable[Round]) -> list[Round | IdleRounds]:
     return folded
 
 
-def strip_of(rounds: Sequence[Round]) -> Strip:
+def strip_of(rounds: Sequence[Round]) -> JobRow:
     """Duration, and starts, moves and stops of each of the rounds, which come newest first."""
     longest, most = max(map(_seconds, rounds), default=0.0), max(map(_deeds, rounds), default=0)
     durations, deeds = [], []
@@ -73,7 +73,7 @@ def strip_of(rounds: Sequence[Round]) -> Strip:
         height = 100 * _seconds(record) / (longest or 1)
         durations.append(Segment(x, 100 - height, height, "failed" if record.result == "failed" else "duration"))
         deeds += _deed_segments(record, x, most)
-    return Strip(len(rounds), longest, most, durations, deeds)
+    return JobRow(len(rounds), longest, most, durations, deeds)
 
 
 def _deed_segments(record: Round, x: int, most: int) -> list[Segment]:

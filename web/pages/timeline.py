@@ -18,7 +18,7 @@ from django.views.decorators.http import require_safe
 
 from cluster_app.models import GpuType, Node
 from insight_app.timeline.export import COLUMNS, export_rows
-from insight_app.timeline.reading import Sight, Timeline, nodes_of_runs, read_gpus, read_gpus_of_runs, read_timeline
+from insight_app.timeline.reading import Timeline, Viewer, nodes_of_runs, read_gpus, read_gpus_of_runs, read_timeline
 from insight_app.timeline.time_range import DEFAULT, WINDOWS, Frame, shortest_window
 from web.pages.base import SignedInRequest
 from web.pages.charts import Figure
@@ -34,7 +34,7 @@ ROWS_OF_TABLE = 50
 
 
 @dataclass(frozen=True)
-class Asked:
+class TimelineQuery:
     """The checked query of the page."""
 
     by: str
@@ -57,19 +57,19 @@ def timeline_page(request: SignedInRequest) -> HttpResponse | StreamingHttpRespo
     return render(request, "pages/timeline.html", _context(asked, request.user, names) | {"types": types})
 
 
-def _asked(request: SignedInRequest, types: list[str]) -> Asked:
+def _asked(request: SignedInRequest, types: list[str]) -> TimelineQuery:
     get = request.GET.get
-    asked = Asked(get("by", "node"), get("window", ""), get("gpu_type", ""), get("page", "1"))
+    asked = TimelineQuery(get("by", "node"), get("window", ""), get("gpu_type", ""), get("page", "1"))
     if asked.by not in BY or asked.window not in ("", *WINDOWS) or asked.gpu_type not in ("", *types):
         raise Http404
     return asked
 
 
-def _read(asked: Asked, user: User, nodes: Sequence[str]) -> tuple[str, Timeline]:
+def _read(asked: TimelineQuery, user: User, nodes: Sequence[str]) -> tuple[str, Timeline]:
     """The timeline of the window that was chosen; else of the shortest that holds what is shown of the last day."""
     now = timezone.now()
     frame = Frame.of(WINDOWS[asked.window or DEFAULT], now)
-    timeline = read_timeline(frame, Sight.of(user), nodes, asked.gpu_type)
+    timeline = read_timeline(frame, Viewer.of(user), nodes, asked.gpu_type)
     if asked.window:
         return asked.window, timeline
     shown = [run.began_at for run in timeline.runs if run.seen or asked.by != "job"]
@@ -77,12 +77,12 @@ def _read(asked: Asked, user: User, nodes: Sequence[str]) -> tuple[str, Timeline
     return window, timeline.cut_to(Frame.of(WINDOWS[window], now))
 
 
-def _node_names(asked: Asked) -> list[str]:
+def _node_names(asked: TimelineQuery) -> list[str]:
     nodes = Node.objects.filter(gpu_type__name=asked.gpu_type) if asked.gpu_type else Node.objects.all()
     return list(nodes.order_by("gpu_type__name", "name").values_list("name", flat=True))
 
 
-def _context(asked: Asked, user: User, names: list[str]) -> dict[str, Any]:
+def _context(asked: TimelineQuery, user: User, names: list[str]) -> dict[str, Any]:
     pages = Paginator(names, NODES_PER_PAGE).get_page(asked.page)
     window, timeline = _read(asked, user, list(pages.object_list) if asked.by == "node" else [])
     chart, page = _chart(asked, timeline, pages, _windows_of(user))
@@ -116,7 +116,7 @@ def _script(figure: Figure) -> SafeString:
 
 
 def _chart(
-    asked: Asked, timeline: Timeline, nodes: "Page[str]", link_of: LinkOfWindow
+    asked: TimelineQuery, timeline: Timeline, nodes: "Page[str]", link_of: LinkOfWindow
 ) -> "tuple[Chart, Page[Any] | None]":
     """The chart, and which page of nodes or jobs it shows."""
     if asked.by == "team":
