@@ -25,7 +25,8 @@ from scheduler_app.fairness.usage_ledger import (
     team_shares,
 )
 from scheduler_app.models import GpuClaim, GpuTypeUsage, SchedulerLease, TeamBacklog, TeamUsage
-from tests.service_lab import Lab
+from tests.service_lab import Lab, lab_of_rows
+from tests.shared_rows import shared_rows
 
 HOUR = timedelta(hours=1)
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
@@ -38,9 +39,10 @@ def pass_time(start: datetime, end: datetime, *, step: timedelta) -> None:
         accrue(start)
 
 
-@pytest.fixture
-def hour(lab: Lab) -> Lab:
+@shared_rows
+def hour() -> Lab:
     """The hour before one o'clock, in the ledger."""
+    lab = lab_of_rows()
     lab.node("n1", gpus=2)
     lab.team("vision", weight=2)
     elastic = {"min": 1, "max": 2}
