@@ -82,11 +82,15 @@ class Layers:
         self.made: dict[str, Any] = {}
         self.copies: dict[int, Any] = {}
 
+    def keep(self, wanted: tuple[Layer, ...]) -> None:
+        """Roll back to the last layer that is wanted."""
+        while self.open and (*self.open,) != wanted[: len(self.open)]:
+            self._roll_back()
+
     def have(self, wanted: tuple[Layer, ...]) -> None:
         """Roll back to the last layer that is wanted, and make those that are missing."""
         self.copies = {}
-        while self.open and (*self.open,) != wanted[: len(self.open)]:
-            self._roll_back()
+        self.keep(wanted)
         for layer in wanted[len(self.open) :]:
             self._make(layer)
 
@@ -115,7 +119,7 @@ def _rolled_back() -> Iterator[None]:
         transaction.set_rollback(True)
 
 
-LAYERS_NOW = pytest.StashKey[Layers]()
+LAYERS_NOW = pytest.StashKey[tuple[Layers, DjangoDbBlocker]]()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -125,13 +129,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, o
     return (yield)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Roll back what the test does not need before its fixtures are made.
+
+    Playwright, which a fixture of a wider scope starts, has an event loop: from then on Django has another connection.
+    """
+    if (found := item.session.stash.get(LAYERS_NOW, None)) is not None:
+        layers, blocker = found
+        with blocker.unblock():
+            layers.keep(layers_of(item))
+
+
 @pytest.fixture(scope="session")
-def layers(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[Layers]:
+def layers(
+    request: pytest.FixtureRequest, django_db_setup: None, django_db_blocker: DjangoDbBlocker
+) -> Iterator[Layers]:
     """The layers of this process."""
     layers = Layers()
+    request.session.stash[LAYERS_NOW] = layers, django_db_blocker
     yield layers
     with django_db_blocker.unblock():
-        layers.have(())
+        layers.keep(())
 
 
 @pytest.fixture
