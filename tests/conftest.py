@@ -35,6 +35,7 @@ from tests.hypothesis_examples import USUAL
 from tests.migrated_database import copy_migrated_database, copy_migrated_file
 from tests.service_lab import Lab
 
+pytest_plugins = ["tests.cheap_cryptography", "tests.shared_rows"]
 TESTS = Path(__file__).parent
 SHARED = ("stack", "demo", "machine", "processes", "replay", "browser")
 """Fixtures that are expensive to start: with several workers, the tests that share one run on the same worker."""

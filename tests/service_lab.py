@@ -25,6 +25,7 @@ from jobs_app.submission.submit import submit_job
 from operations.loops import both_turns, engine_turn
 from scheduler_app.models import PolicySetting
 from scheduler_app.policy.settings import choose_policy
+from scheduler_app.round.dispatch import promote_waiting_claims
 from scheduler_app.round.lease import Fence, Loop, acquire_lease
 from scheduler_app.round.tick import round_turn, send_commands
 
@@ -139,6 +140,21 @@ class Lab:
         self.ahead += timedelta(seconds=PolicySetting.objects.current().round_length_s)
         self.tick()
 
+    def decide(self) -> None:
+        """A round, of which nothing is carried out: no process is started."""
+        self.ahead += timedelta(seconds=PolicySetting.objects.current().round_length_s)
+        assert round_turn("lab", self.now)
+
+    def recorded_as_running(self, *jobs: Job) -> None:
+        """As rows say after a round has given them GPUs: there is no process, and no engine knows of one."""
+        self.decide()
+        promote_waiting_claims(self.now)
+        Attempt.objects.filter(job__in=jobs).update(state=Attempt.State.RUNNING, started_at=self.now)
+        for job in jobs:
+            started = Job.objects.filter(pk=job.pk, state=Job.State.STARTING)
+            assert started.update(state=Job.State.RUNNING, started_at=self.now) == 1, _standing()
+            job.refresh_from_db()
+
     def until(self, look: Callable[[], Found | None], *, seconds: float = GIVE_UP_AFTER_S) -> Found:
         """What `look` finds, as soon as that is something, the scheduler working meanwhile.
 
@@ -211,6 +227,13 @@ class Lab:
         while left := [pid for folder in folders for pid in _processes_of(folder)]:
             kill(left)
             time.sleep(0.01)
+
+
+def lab_of_rows() -> Lab:
+    """A lab for shared rows: its policy is chosen, and it has no folder for processes."""
+    lab = Lab(Path("/nonexistent"))
+    lab.policy(round_s=60)  # the time limit of its rounds is long enough on a busy machine, too
+    return lab
 
 
 def _processes_of(folder: AttemptFolder) -> list[int]:

@@ -34,9 +34,9 @@ def reason_of(job: Job) -> dict[str, Any]:
 def test_a_team_has_no_more_of_a_type_than_its_quota_and_is_told_which(lab: Lab) -> None:
     lab.node("n1", gpus=4)
     quota(lab, 1, borrowing_limit=0)
-    lab.running(lab.submit(UNTIL_LET_GO, preemptible=False))
-    waiting = lab.submit(UNTIL_LET_GO)
-    lab.round()
+    lab.recorded_as_running(lab.submit(preemptible=False))
+    waiting = lab.submit()
+    lab.decide()
     found = reason_of(waiting)
     assert waiting.reason == Reason.QUOTA
     assert found["numbers"] == {"gpu_type": "a100", "needed": 1, "quota": 1, "used": 1, "limit": 1}
@@ -60,8 +60,8 @@ def test_a_job_starts_on_another_type_where_the_quota_of_one_is_used_up(lab: Lab
     lab.node("n1", "a100")
     lab.node("n2", "t4")
     quota(lab, 1, borrowing_limit=0)
-    jobs = [lab.submit(UNTIL_LET_GO, rates={"a100": 9, "t4": 1}) for _ in range(2)]
-    lab.running(*jobs)
+    jobs = [lab.submit(rates={"a100": 9, "t4": 1}) for _ in range(2)]
+    lab.recorded_as_running(*jobs)
     assert sorted(lab.attempts(job)[0].gpu_type.name for job in jobs) == ["a100", "t4"]
 
 
@@ -79,9 +79,9 @@ def test_borrowed_gpus_go_back_to_the_team_that_lent_them_once_it_has_jobs(lab: 
 def test_a_team_whose_gpus_are_borrowed_by_a_job_that_stays_is_told_by_whom(lab: Lab) -> None:
     lab.node("n1", gpus=1)
     quota(lab, 1)
-    lab.running(lab.submit(UNTIL_LET_GO, owner=lab.user("bob", "language"), team="language", preemptible=False))
+    lab.recorded_as_running(lab.submit(owner=lab.user("bob", "language"), team="language", preemptible=False))
     waiting = lab.submit()
-    lab.round()
+    lab.decide()
     assert "a job of team language among them" in reason_of(waiting)["detail"]
     assert waiting.reason == Reason.INSUFFICIENT_GPUS
 
@@ -90,13 +90,13 @@ def test_the_hours_of_a_quota_tell_its_use_and_what_it_costs(lab: Lab) -> None:
     """Two jobs wait beside idle GPUs: one more GPU would let one of them run, 24 hours of waiting a day."""
     lab.node("n1", gpus=4)
     quota(lab, 1, borrowing_limit=0)
-    lab.running(lab.submit(UNTIL_LET_GO, preemptible=False))
+    lab.recorded_as_running(lab.submit(preemptible=False))
     for _ in range(2):
         lab.submit()
-    lab.round()
+    lab.decide()
     QuotaHour.objects.all().delete()
     lab.ahead += timedelta(minutes=30)
-    lab.round()
+    lab.decide()
     (report,) = quota_reports(lab.user(), lab.now)
     assert (report.used, report.borrowed, report.borrowed_by_others) == (1, 0, 0)
     assert report.mean_gpus == pytest.approx(1)
@@ -111,7 +111,7 @@ def test_others_borrow_only_what_a_quota_leaves(lab: Lab) -> None:
     bob = lab.user("bob", "language")
     borrowed = []
     for _ in range(3):
-        lab.running(lab.submit(UNTIL_LET_GO, owner=bob, team="language"))
+        lab.recorded_as_running(lab.submit(owner=bob, team="language"))
         borrowed.append(quota_reports(lab.user(), lab.now)[0].borrowed_by_others)
     assert borrowed == [0, 0, 1]
 
@@ -126,10 +126,10 @@ def test_several_quotas_lend_in_proportion_to_what_they_leave() -> None:
 def test_a_quota_that_keeps_no_gpu_idle_costs_nothing(lab: Lab) -> None:
     lab.node("n1", gpus=1)
     quota(lab, 1, borrowing_limit=0)
-    lab.running(lab.submit(UNTIL_LET_GO, preemptible=False))
+    lab.recorded_as_running(lab.submit(preemptible=False))
     lab.submit()
     lab.ahead += timedelta(minutes=1)
-    lab.round()
+    lab.decide()
     (report,) = quota_reports(lab.user(), lab.now)
     assert (report.waiting_h, report.words) == (0, "The a100 quota of vision costs no waiting.")
 
@@ -147,7 +147,7 @@ def test_members_see_the_quotas_of_their_teams_and_staff_all(lab: Lab, django_as
 
 def test_without_quotas_nothing_is_recorded(lab: Lab) -> None:
     lab.node("n1")
-    lab.running(lab.submit(UNTIL_LET_GO))
+    lab.recorded_as_running(lab.submit())
     assert not QuotaHour.objects.exists()
     assert quota_reports(lab.user(), timezone.now()) == []
 
@@ -155,8 +155,8 @@ def test_without_quotas_nothing_is_recorded(lab: Lab) -> None:
 def test_a_round_with_quotas_can_be_read_from_its_archive(lab: Lab) -> None:
     lab.node("n1", gpus=4)
     quota(lab, 2, borrowing_limit=1, lending_limit=1)
-    lab.submit(UNTIL_LET_GO)
-    lab.round()
+    lab.submit()
+    lab.decide()
     last = Round.objects.latest_committed()
     assert last is not None
     archived = archive_of(last)

@@ -24,7 +24,8 @@ from accounting_app.models import GpuTypeUsage, LedgerCoverage, TeamBacklog, Tea
 from allocation.fairness import FORGOTTEN_S
 from cluster_app.models import Gpu, GpuType, Node
 from jobs_app.models import Attempt, GpuClaim, Job
-from tests.service_lab import Lab
+from tests.service_lab import Lab, lab_of_rows
+from tests.shared_rows import shared_rows
 
 HOUR = timedelta(hours=1)
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
@@ -37,9 +38,10 @@ def pass_time(start: datetime, end: datetime, *, step: timedelta) -> None:
         accrue(start)
 
 
-@pytest.fixture
-def hour(lab: Lab) -> Lab:
+@shared_rows
+def hour() -> Lab:
     """The hour before one o'clock, in the ledger."""
+    lab = lab_of_rows()
     lab.node("n1", gpus=2)
     lab.team("vision", weight=2)
     elastic = {"min": 1, "max": 2}

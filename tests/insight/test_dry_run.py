@@ -47,7 +47,7 @@ def test_the_rates_are_those_that_the_round_counts_on(cluster: Lab) -> None:
     spec = SPEC | {"rates": {"v100": 10.0}, "command": UNTIL_LET_GO}
     planned = {o["gpu_type"]: (o["rate"], o["source"]) for o in dry_run(spec, owner=cluster.user())["options"]}
     job = cluster.submit(**spec)
-    cluster.tick()
+    cluster.decide()
     used = explain_job(job, timezone.now())["rates_used"]
     assert {rate["gpu_type"]: (rate["rate"], rate["source"]) for rate in used} == planned
 
@@ -58,20 +58,20 @@ def test_what_has_room_can_start_now(cluster: Lab) -> None:
 
 
 def test_what_is_held_is_not_free(cluster: Lab) -> None:
-    cluster.running(cluster.submit(UNTIL_LET_GO, gpus=3, gpu_types=["a100"]))
+    cluster.recorded_as_running(cluster.submit(gpus=3, gpu_types=["a100"]))
     a100 = options(cluster)["a100"]
     assert (a100["can_start_now"], a100["free_gpus"], a100["reason"]) == (False, 1, "1 of 2 GPUs free")
 
 
 def test_scattered_gpus_hold_no_gang(cluster: Lab) -> None:
     for _ in range(2):
-        cluster.running(cluster.submit(UNTIL_LET_GO, gpus=1, gpu_types=["v100"], uneven_gang=False, cpus_per_gpu=33))
+        cluster.recorded_as_running(cluster.submit(gpus=1, gpu_types=["v100"], uneven_gang=False, cpus_per_gpu=33))
     v100 = options(cluster)["v100"]
     assert (v100["can_start_now"], "fragmented" in v100["reason"]) == (False, True)
 
 
 def test_cpus_that_are_taken_keep_a_job_from_starting(cluster: Lab) -> None:
-    cluster.running(cluster.submit(UNTIL_LET_GO, gpus=1, gpu_types=["a100"], cpus_per_gpu=60))
+    cluster.recorded_as_running(cluster.submit(gpus=1, gpu_types=["a100"], cpus_per_gpu=60))
     assert "CPUs and memory for only" in options(cluster, cpus_per_gpu=10)["a100"]["reason"]
 
 
@@ -86,7 +86,7 @@ def test_a_node_out_of_service_offers_nothing(cluster: Lab) -> None:
 
 
 def test_a_quota_keeps_a_job_from_starting(cluster: Lab) -> None:
-    cluster.running(cluster.submit(UNTIL_LET_GO, gpus=2))
+    cluster.recorded_as_running(cluster.submit(gpus=2))
     cluster.team().__class__.objects.update(max_gpus=3)
     assert "may use 3 GPUs at once; 2 are in use" in options(cluster)["v100"]["reason"]
 
@@ -116,7 +116,7 @@ def test_it_asks_as_many_queries_however_many_jobs_wait(cluster: Lab) -> None:
         dry_run(SPEC, owner=ada)
     for _ in range(20):
         cluster.submit()
-    cluster.tick()
+    cluster.decide()
     ACCEPTANCE.forget()
     with CaptureQueriesContext(connection) as many:
         dry_run(SPEC, owner=ada)

@@ -23,10 +23,10 @@ def crowded(lab: Lab) -> tuple[Job, Job]:
     lab.node("n1", gpus=2)
     lab.policy("fifo")
     rates = {"a100": {"2": 1.0}}
-    first = lab.submit(UNTIL_LET_GO, gpus=2, rates=rates, total_steps=100_000, name="long")
-    lab.running(first)
+    first = lab.submit(gpus=2, rates=rates, total_steps=100_000, name="long")
+    lab.recorded_as_running(first)
     first.attempts.update(started_at=F("started_at") - timedelta(minutes=1))
-    return first, lab.submit(UNTIL_LET_GO, gpus=2, rates=rates, total_steps=10, name="short")
+    return first, lab.submit(gpus=2, rates=rates, total_steps=10, name="short")
 
 
 def previewed(lab: Lab, policy: str) -> Preview:
@@ -49,7 +49,7 @@ def test_what_it_says_the_next_round_does(lab: Lab, crowded: tuple[Job, Job]) ->
     ]
     assert str(found.listed[1].chosen) == "2 A100"
     lab.policy("srtf")
-    lab.round()
+    lab.decide()
     record = Round.objects.first()
     assert record
     assert (record.starts, record.stops) == (1, 1)
@@ -66,8 +66,8 @@ def test_an_empty_queue_is_previewed_too(lab: Lab) -> None:
 
 def test_a_job_that_goes_to_another_gpu_type_is_moved_and_not_resized(lab: Lab) -> None:
     lab.node("n1", "t4", gpus=1)
-    job = lab.submit(UNTIL_LET_GO, rates={"a100": {"1": 9.0}, "t4": {"1": 1.0}}, total_steps=100_000)
-    lab.running(job)
+    job = lab.submit(rates={"a100": {"1": 9.0}, "t4": {"1": 1.0}}, total_steps=100_000)
+    lab.recorded_as_running(job)
     job.attempts.update(started_at=lab.now - timedelta(hours=1))
     lab.node("n2", "a100", gpus=1)
     chosen = previewed(lab, "srtf").chosen

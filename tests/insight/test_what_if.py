@@ -35,7 +35,7 @@ def done(lab: Lab, job: Job, change: ProposedChange) -> Job:
 
 
 def starts_next(lab: Lab, job: Job, change: ProposedChange) -> bool:
-    lab.round()
+    lab.decide()
     job.refresh_from_db()
     attempt = job.attempts.last()
     given = attempt and (attempt.gpu_type.name, attempt.gpu_count)
@@ -47,15 +47,15 @@ def full(lab: Lab) -> Lab:
     """On the A100s three of four GPUs are taken, for good; the T4s are idle."""
     lab.node("n1", gpus=4)
     lab.node("n2", "t4", gpus=4)
-    lab.running(lab.submit(UNTIL_LET_GO, gpus=3, gpu_types=["a100"], preemptible=False, name="holder"))
+    lab.recorded_as_running(lab.submit(gpus=3, gpu_types=["a100"], preemptible=False, name="holder"))
     return lab
 
 
 @pytest.fixture
 def waiting(full: Lab) -> Job:
     """Wants two A100s, and one is left."""
-    job = full.submit(UNTIL_LET_GO, gpus=2, gpu_types=["a100"], name="waiting")
-    full.round()
+    job = full.submit(gpus=2, gpu_types=["a100"], name="waiting")
+    full.decide()
     assert Job.objects.get(pk=job.pk).state == Job.State.QUEUED
     return job
 
@@ -74,8 +74,8 @@ def test_the_largest_gang_that_fits_is_named(full: Lab, waiting: Job) -> None:
 
 
 def test_of_an_elastic_job_the_least_is_lowered(full: Lab) -> None:
-    job = full.submit(UNTIL_LET_GO, gpus={"min": 2, "max": 8}, gpu_types=["a100"])
-    full.round()
+    job = full.submit(gpus={"min": 2, "max": 8}, gpu_types=["a100"])
+    full.decide()
     change = next(option for option in found(full, job).options if option.kind == ChangeKind.FEWER_GPUS)
     assert change.changes == {"gpus": {"min": 1, "max": 8}}
     assert starts_next(full, done(full, job, change), change)
@@ -85,17 +85,17 @@ def test_room_without_cpus_beside_it_is_no_room(lab: Lab) -> None:
     lab.node("n1", gpus=4, cpus=8)
     lab.node("n2", "t4", gpus=4, cpus=2)
     holder = {"gpus": 3, "cpus_per_gpu": 2, "gpu_types": ["a100"], "preemptible": False}
-    lab.running(lab.submit(UNTIL_LET_GO, **holder))
-    job = lab.submit(UNTIL_LET_GO, gpus=2, cpus_per_gpu=4, gpu_types=["a100"])
-    lab.round()
+    lab.recorded_as_running(lab.submit(**holder))
+    job = lab.submit(gpus=2, cpus_per_gpu=4, gpu_types=["a100"])
+    lab.decide()
     assert found(lab, job).options == []
 
 
 def test_nothing_is_promised_where_nothing_helps(lab: Lab) -> None:
     lab.node("n1", gpus=2)
-    lab.running(lab.submit(UNTIL_LET_GO, gpus=2, preemptible=False))
+    lab.recorded_as_running(lab.submit(gpus=2, preemptible=False))
     job = lab.submit(gpus=2)
-    lab.round()
+    lab.decide()
     said = found(lab, job)
     assert (said.options, "No other GPU type" in said.note) == ([], True)
 
@@ -164,8 +164,8 @@ def test_a_job_that_does_not_wait_is_told_its_state(full: Lab, waiting: Job, sta
 
 
 def test_a_member_of_an_array_at_its_limit_is_told_that(full: Lab) -> None:
-    full.submit(UNTIL_LET_GO, array={"start": 0, "end": 1, "at_a_time": 1})
-    full.round()
+    full.submit(array={"start": 0, "end": 1, "at_a_time": 1})
+    full.decide()
     second = Job.objects.get(array_index=1)
     assert "The limit of running jobs of its array is reached" in found(full, second).note
 

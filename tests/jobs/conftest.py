@@ -20,6 +20,15 @@ def ada(cluster: Lab) -> APIClient:
 
 @pytest.fixture
 def running(cluster: Lab) -> Job:
+    """As rows say; it has no process."""
+    job = cluster.submit()
+    cluster.recorded_as_running(job)
+    return job
+
+
+@pytest.fixture
+def launched(cluster: Lab) -> Job:
+    """It runs in a process."""
     job = cluster.submit(f"echo hello; {UNTIL_LET_GO}")
     cluster.running(job)
     return job

@@ -14,11 +14,14 @@ from django.utils import timezone
 from pytest_django import DjangoCaptureOnCommitCallbacks, Settings
 from rest_framework.test import APIClient
 
+from jobs_app.code import bounded_stream, inspection
 from jobs_app.code.storage import delete_files, path_of
 from jobs_app.models import CodeArchive, Job, Team
 from operations.retention import delete_expired
 from tests.rest_callers import caller
 from tests.service_lab import Lab
+
+MIB = 1024 * 1024
 
 
 @pytest.fixture
@@ -100,11 +103,12 @@ def test_a_body_with_another_digest_is_refused(ada: APIClient) -> None:
     assert answer.json()["errors"][0]["code"] == "wrong_digest"
 
 
-def test_an_archive_that_unpacks_to_too_much_is_refused(ada: APIClient) -> None:
+def test_an_archive_that_unpacks_to_too_much_is_refused(ada: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspection, "LARGEST_BYTES", 4 * MIB)
     file = BytesIO()
     with tarfile.open(fileobj=file, mode="w:gz") as tar:
         info = tarfile.TarInfo("zeros")
-        info.size = 600 * 1024 * 1024
+        info.size = 5 * MIB
         with Path("/dev/zero").open("rb") as zeros:
             tar.addfile(info, zeros)
     assert put(ada, file.getvalue()).json()["errors"][0]["code"] == "too_large"
@@ -118,12 +122,12 @@ def header(name: str, kind: bytes, size: int, pax: dict[str, str] | None = None)
 
 @pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK])
 def test_a_small_body_with_large_headers_takes_little_memory(ada: APIClient, kind: bytes) -> None:
-    size = 300 * 1024 * 1024
+    size = 60 * MIB
     file = BytesIO()
     with gzip.GzipFile(fileobj=file, mode="wb") as packed:
         packed.write(header("a", kind, size))
-        for _ in range(size >> 20):
-            packed.write(b"a" * (1 << 20))
+        for _ in range(size // MIB):
+            packed.write(b"a" * MIB)
     tracemalloc.start()
     try:
         answer = put(ada, file.getvalue())
@@ -131,7 +135,7 @@ def test_a_small_body_with_large_headers_takes_little_memory(ada: APIClient, kin
     finally:
         tracemalloc.stop()
     assert answer.json()["errors"][0]["code"] == "too_large"
-    assert most < 20 * 1024 * 1024
+    assert most < 20 * MIB
 
 
 @pytest.mark.parametrize(
@@ -152,12 +156,13 @@ def test_headers_that_contradict_each_other_are_refused(ada: APIClient, body: by
     assert (answer.status_code, answer.json()["errors"][0]["code"]) == (422, code)
 
 
-def test_zeros_without_end_after_the_archive_are_refused(ada: APIClient) -> None:
+def test_zeros_without_end_after_the_archive_are_refused(ada: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_stream, "LARGEST_STREAM", 4 * MIB)
     file = BytesIO(CODE)
     file.seek(0, 2)
     with gzip.GzipFile(fileobj=file, mode="wb") as packed:
-        for _ in range(800):
-            packed.write(bytes(1 << 20))
+        for _ in range(5):
+            packed.write(bytes(MIB))
     assert put(ada, file.getvalue()).json()["errors"][0]["code"] == "too_large"
 
 

@@ -12,7 +12,7 @@ from rest_framework.test import APIClient
 from cluster_app import acceptance
 from jobs_app.models import Attempt, Job
 from tests.rest_callers import SPEC
-from tests.service_lab import UNTIL_LET_GO, Lab
+from tests.service_lab import Lab
 
 # -- submit and cancel -------------------------------------------------------------------------------------------
 
@@ -64,7 +64,8 @@ def test_cancelling_answers_the_job(cluster: Lab, ada: APIClient) -> None:
 
 
 def test_cancelling_a_finished_job_is_a_conflict(cluster: Lab, ada: APIClient) -> None:
-    job = cluster.until_state(cluster.submit(), Job.State.SUCCEEDED)
+    job = cluster.submit()
+    Job.objects.filter(pk=job.pk).update(state=Job.State.SUCCEEDED, finished_at=cluster.now)
     answer = ada.post(f"/api/v1/jobs/{job.pk}/cancel")
     assert (answer.status_code, answer.json()["code"]) == (409, "job_is_finished")
 
@@ -120,11 +121,11 @@ def queries_of(client: APIClient, route: str) -> int:
 
 
 def test_a_list_takes_as_many_queries_for_many_jobs_as_for_few(cluster: Lab, ada: APIClient) -> None:
-    parent = cluster.submit(UNTIL_LET_GO)
-    cluster.running(parent)
+    parent = cluster.submit()
+    cluster.recorded_as_running(parent)
     ada.get("/api/v1/jobs")
     few = queries_of(ada, "/api/v1/jobs")
-    cluster.running(*(cluster.submit(UNTIL_LET_GO, name=f"job-{n}") for n in range(3)))
+    cluster.recorded_as_running(*(cluster.submit(name=f"job-{n}") for n in range(3)))
     cluster.submit(array={"start": 0, "end": 30}, after=[{"job": str(parent.pk)}])
     assert queries_of(ada, "/api/v1/jobs") == few
 
@@ -159,20 +160,20 @@ def log(client: APIClient, job: Job, **query: Any) -> tuple[bytes, str, str]:
     return answer.content, answer["Motley-Next-Offset"], answer["Motley-Log-Complete"]
 
 
-def test_a_log_is_followed_by_its_offset(cluster: Lab, running: Job, ada: APIClient) -> None:
-    cluster.until(lambda: log(ada, running)[0] == b"hello\n")
-    assert [log(ada, running, offset=n)[:2] for n in (2, 6)] == [(b"llo\n", "6"), (b"", "6")]
+def test_a_log_is_followed_by_its_offset(cluster: Lab, launched: Job, ada: APIClient) -> None:
+    cluster.until(lambda: log(ada, launched)[0] == b"hello\n")
+    assert [log(ada, launched, offset=n)[:2] for n in (2, 6)] == [(b"llo\n", "6"), (b"", "6")]
 
 
-def test_a_log_is_cut_at_the_limit(cluster: Lab, running: Job, ada: APIClient) -> None:
-    cluster.until(lambda: log(ada, running)[0])
-    assert log(ada, running, limit=2)[:2] == (b"he", "2")
+def test_a_log_is_cut_at_the_limit(cluster: Lab, launched: Job, ada: APIClient) -> None:
+    cluster.until(lambda: log(ada, launched)[0])
+    assert log(ada, launched, limit=2)[:2] == (b"he", "2")
 
 
-def test_the_log_of_a_finished_job_is_complete(cluster: Lab, running: Job, ada: APIClient) -> None:
-    cluster.let_go(running)
-    cluster.until_state(running, Job.State.SUCCEEDED)
-    assert log(ada, running) == (b"hello\n", "6", "true")
+def test_the_log_of_a_finished_job_is_complete(cluster: Lab, launched: Job, ada: APIClient) -> None:
+    cluster.let_go(launched)
+    cluster.until_state(launched, Job.State.SUCCEEDED)
+    assert log(ada, launched) == (b"hello\n", "6", "true")
 
 
 def test_the_log_of_a_job_that_waits_is_empty_and_not_complete(cluster: Lab, ada: APIClient) -> None:
@@ -210,16 +211,16 @@ def test_a_node_says_how_many_gpus_are_free(running: Job, ada: APIClient) -> Non
 
 
 def test_a_round_says_what_the_callers_jobs_were_given(cluster: Lab, running: Job, ada: APIClient) -> None:
-    cluster.running(cluster.submit(UNTIL_LET_GO, owner=cluster.user("eve", "language")))
+    cluster.recorded_as_running(cluster.submit(owner=cluster.user("eve", "language")))
     number = Attempt.objects.latest("id").round_number
     decisions = ada.get(f"/api/v1/rounds/{number}").json()["decisions"]
     assert [(decision["job"], decision["gpu_type"]) for decision in decisions] == [(str(running.pk), "a100")]
 
 
 def test_an_explanation_has_reasons_and_rates(cluster: Lab, ada: APIClient) -> None:
-    cluster.running(cluster.submit(UNTIL_LET_GO, gpus=4, preemptible=False))
+    cluster.recorded_as_running(cluster.submit(gpus=4, preemptible=False))
     job = cluster.submit(rates={"a100": 5.0})
-    cluster.round()
+    cluster.decide()
     found = ada.get(f"/api/v1/jobs/{job.pk}/explain").json()
     assert found["reason"] == "insufficient_gpus"
     assert [(rate["rate"], rate["source"]) for rate in found["rates_used"]] == [(5.0, "declared")]
@@ -228,7 +229,7 @@ def test_an_explanation_has_reasons_and_rates(cluster: Lab, ada: APIClient) -> N
 def test_a_job_without_steps_is_told_no_rates(cluster: Lab, ada: APIClient) -> None:
     """Nothing is known of how fast a `sleep` is; what the round counted with is made of its GPUs' specifications."""
     job = cluster.submit("sleep 600")
-    cluster.round()
+    cluster.decide()
     rates = ada.get(f"/api/v1/jobs/{job.pk}/explain").json()["rates_used"]
     assert rates
     assert {(rate["gpu_type"], rate["rate"], rate["source"]) for rate in rates} == {("a100", None, "estimated")}

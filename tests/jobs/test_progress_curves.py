@@ -7,7 +7,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from jobs_app.measurement.progress_curves import MOST_POINTS, CurvePoint, note_points, read_curve
+from jobs_app.measurement import progress_curves
+from jobs_app.measurement.progress_curves import CurvePoint, note_points, read_curve
 from jobs_app.models import Job, ProgressCurve
 from tests.service_lab import Lab
 
@@ -31,12 +32,14 @@ def test_points_are_kept_with_the_rate_between_them(job: Job) -> None:
     assert found == [(0, 2.5, None), (50, 2.0, 5.0), (40, None, None), (60, 1.0, 2.0)]
 
 
-def test_a_curve_has_one_row_and_at_most_so_many_points(job: Job) -> None:
-    for n in range(3 * MOST_POINTS):
+def test_a_curve_has_one_row_and_at_most_so_many_points(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 50
+    monkeypatch.setattr(progress_curves, "MOST_POINTS", most)
+    for n in range(3 * most):
         note_points({job.pk: point(3 * n, n)})
     points = read_curve(job.pk)
     assert ProgressCurve.objects.count() == 1
-    assert MOST_POINTS / 3 < len(points) <= MOST_POINTS
+    assert most / 3 < len(points) <= most
     assert points[0].step == 0
     gaps = {after.step - before.step for before, after in pairwise(points)}
     assert max(gaps) <= 4 * min(gaps)

@@ -23,7 +23,6 @@ from operations.retention import delete_expired
 from scheduler_app.models import SchedulerLease
 from scheduler_app.round.lost_nodes import announce_lost_nodes
 from scheduler_app.round.reconcile import observe
-from tests.rest.world import running
 from tests.service_lab import Lab
 
 Kind = NotificationTarget.Kind
@@ -70,9 +69,7 @@ def test_a_lost_node_is_told_to_those_with_jobs_there_and_to_administrators(clus
     ada, eve, root = cluster.user(), cluster.user("eve", "language"), cluster.user("root", "admins", staff=True)
     for actor in (ada, eve, root):
         told(actor, ["node_lost"])
-    job = cluster.submit("sleep 600", owner=ada)
-    cluster.tick()
-    running(job)
+    cluster.recorded_as_running(cluster.submit(owner=ada))
     announce_lost_nodes(["n1"], cluster.now)
     told_to = Notification.objects.values_list("target__user__username", flat=True)
     assert sorted(told_to) == ["ada", "root"]

@@ -16,53 +16,38 @@ from scheduler_app.models import Round
 from scheduler_app.round.lease import acquire_lease
 from scheduler_app.round.run_round import run_round
 from tests.pages.sample_jobs import submit_samples
+from tests.shared_rows import shared_rows
 
 HOLDER = "tests"
 
 
 @pytest.fixture(autouse=True)
-def _quick_pages(settings, plain_static) -> None:
-    """Passwords are hashed quickly: no test attacks them."""
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+def _plain_pages(plain_static) -> None:
+    """Pages need no `collectstatic`."""
 
 
-@pytest.fixture
-def member(db) -> User:
+@shared_rows
+def cluster() -> None:
+    demo.declare_emulated_cluster()
+    Node.objects.update(health=Node.Health.HEALTHY)  # no scheduler asks the engine
+
+
+@shared_rows
+def member() -> User:
     """In both teams."""
     demo.create_login("mia", staff=False)
     demo.create_teams("mia")
     return User.objects.get(username="mia")
 
 
-@pytest.fixture
-def staff(member) -> User:
-    demo.create_login("ada", staff=True)
-    return User.objects.get(username="ada")
-
-
-@pytest.fixture
-def stranger(member) -> User:
-    """In a team of their own."""
-    demo.create_login("sam", staff=False)
-    user = User.objects.get(username="sam")
-    Team.objects.create(name="speech").members.add(user)
-    return user
-
-
-@pytest.fixture
-def cluster(db) -> None:
-    demo.declare_emulated_cluster()
-    Node.objects.update(health=Node.Health.HEALTHY)  # no scheduler asks the engine
-
-
-@pytest.fixture
+@shared_rows
 def jobs(cluster, member) -> list[Job]:
     """The samples in the queue, newest first."""
     submit_samples(member)
     return list(Job.objects.all())
 
 
-@pytest.fixture
+@shared_rows
 def decided(jobs) -> Round:
     """A round was decided: some jobs have GPUs, some wait with reasons; and the ledger has a first entry."""
     record = decide()
@@ -70,12 +55,27 @@ def decided(jobs) -> Round:
     return record
 
 
-@pytest.fixture
+@shared_rows
 def crowded(jobs, member) -> Round:
     """A round with more jobs than one table of its page shows."""
     for _ in range(150):
         submit_job({"name": "one-of-many", "command": "true", "gpus": 1, "team": "vision"}, owner=member)
     return decide()
+
+
+@shared_rows
+def staff(member) -> User:
+    demo.create_login("ada", staff=True)
+    return User.objects.get(username="ada")
+
+
+@shared_rows
+def stranger(member) -> User:
+    """In a team of their own."""
+    demo.create_login("sam", staff=False)
+    user = User.objects.get(username="sam")
+    Team.objects.create(name="speech").members.add(user)
+    return user
 
 
 def decide() -> Round:

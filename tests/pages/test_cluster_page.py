@@ -17,13 +17,14 @@ from jobs_app.models import GpuClaim
 from scheduler_app.round.dispatch import promote_waiting_claims
 from scheduler_app.windows.editing import add_window
 from tests.pages.conftest import decide
+from tests.shared_rows import shared_rows
 from web.pages import cluster as cluster_page
 from web.pages.charts import OKABE_ITO
 from web.pages.cluster import NODES_PER_PAGE
 
 
-@pytest.fixture
-def many_nodes(db: None) -> None:
+@shared_rows
+def many_nodes() -> None:
     """One more than a page shows, on two GPU types; the last of them is out of service."""
     kinds = [GpuType.objects.create(name=name, memory_mib=1) for name in ("a100", "t4")]
     for number in range(NODES_PER_PAGE + 1):

@@ -3,11 +3,11 @@ from django.test import Client
 from rest_framework.test import APIClient
 
 from jobs_app.models import Job
-from tests.rest.world import world
+from tests.rest.world import tokens_and_places, world
 from tests.rest_callers import Scope, caller
 from tests.service_lab import UNTIL_LET_GO, Lab
 
-__all__ = ["world"]  # a fixture of its own module
+__all__ = ["tokens_and_places", "world"]  # fixtures of their own module
 
 
 @pytest.fixture
@@ -30,6 +30,15 @@ def root(cluster: Lab) -> APIClient:
 
 @pytest.fixture
 def running(cluster: Lab) -> Job:
+    """As rows say; it has no process."""
+    job = cluster.submit()
+    cluster.recorded_as_running(job)
+    return job
+
+
+@pytest.fixture
+def launched(cluster: Lab) -> Job:
+    """It runs in a process."""
     job = cluster.submit(f"echo hello; {UNTIL_LET_GO}")
     cluster.running(job)
     return job

@@ -170,7 +170,3 @@ ROUTES: dict[str, Row] = {
 def resource_of(route: str) -> str:
     """First part of its path: "jobs" of "GET /api/v1/jobs/{id}"."""
     return route.split("/")[3]
-
-
-RESOURCES = tuple(dict.fromkeys(map(resource_of, ROUTES)))
-"""Tests of all routes make one world for each of them: each route undoes what it did."""

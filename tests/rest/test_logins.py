@@ -12,8 +12,7 @@ RIGHT, WRONG = "a right password", "a wrong password"
 
 
 @pytest.fixture
-def eve(cluster: Lab, settings) -> User:
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+def eve(cluster: Lab) -> User:
     user = cluster.user("eve", staff=True)
     user.set_password(RIGHT)
     user.save()

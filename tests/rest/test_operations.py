@@ -93,12 +93,12 @@ def test_an_empty_service_has_metrics_too(db: None, probe: Client, metric: Calla
     assert metric("motley_jobs", state="queued") == 0
 
 
-def test_jobs_are_counted_by_state(cluster: Lab, running: Job, metric: Callable[..., float]) -> None:
+def test_jobs_are_counted_by_state(cluster: Lab, launched: Job, metric: Callable[..., float]) -> None:
     cancel_job(cluster.submit(), actor=None)
     cluster.submit(UNTIL_LET_GO)
     assert [metric("motley_jobs", state=state) for state in ("queued", "running", "cancelled")] == [1, 1, 1]
-    cluster.let_go(running)
-    cluster.until_state(running, Job.State.SUCCEEDED)
+    cluster.let_go(launched)
+    cluster.until_state(launched, Job.State.SUCCEEDED)
     assert metric("motley_jobs", state="succeeded") == 1
 
 
@@ -137,31 +137,31 @@ def test_rounds_are_counted_and_timed(cluster: Lab, metric: Callable[..., float]
     assert metric("motley_round_seconds_bucket", le="+Inf") == 2
 
 
-def test_waits_are_counted_once_for_a_job(cluster: Lab, running: Job, metric: Callable[..., float]) -> None:
-    requeue_job(running, actor=None)
-    cluster.until(lambda: Job.objects.get(pk=running.pk).attempt_count == 2)
-    cluster.running(running)
+def test_waits_are_counted_once_for_a_job(cluster: Lab, launched: Job, metric: Callable[..., float]) -> None:
+    requeue_job(launched, actor=None)
+    cluster.until(lambda: Job.objects.get(pk=launched.pk).attempt_count == 2)
+    cluster.running(launched)
     assert metric("motley_job_wait_seconds_count") == 1
 
 
-def test_preemptions_are_counted_by_reason(cluster: Lab, running: Job, metric: Callable[..., float]) -> None:
-    requeue_job(running, actor=None)
-    cluster.until(lambda: running.attempts.filter(outcome="requeued").exists())
+def test_preemptions_are_counted_by_reason(cluster: Lab, launched: Job, metric: Callable[..., float]) -> None:
+    requeue_job(launched, actor=None)
+    cluster.until(lambda: launched.attempts.filter(outcome="requeued").exists())
     assert metric("motley_preemptions_total", reason="requeue") == 1
     assert metric("motley_preempted_work_seconds_total") >= 0
 
 
-def test_usage_is_reported_by_team(cluster: Lab, running: Job, metric: Callable[..., float]) -> None:
+def test_usage_is_reported_by_team(cluster: Lab, launched: Job, metric: Callable[..., float]) -> None:
     cluster.round()
     cluster.until(lambda: metric("motley_team_share_ratio", team="vision", kind="delivered") == 1)
     assert metric("motley_team_backlog_gpu_hours", team="vision") >= 0
 
 
 def test_a_job_that_had_all_to_itself_was_treated_fairly(
-    cluster: Lab, running: Job, metric: Callable[..., float]
+    cluster: Lab, launched: Job, metric: Callable[..., float]
 ) -> None:
-    cluster.let_go(running)
-    cluster.until_state(running, Job.State.SUCCEEDED)
+    cluster.let_go(launched)
+    cluster.until_state(launched, Job.State.SUCCEEDED)
     cluster.round()
     assert metric("motley_finish_time_fairness_ratio_count") == 1
 

@@ -92,7 +92,7 @@ def test_a_team_tells_its_quotas_and_what_they_cost(cluster: Lab, running: Job, 
     }
 
 
-def test_a_team_tells_its_share(cluster: Lab, running: Job, ada: APIClient) -> None:
+def test_a_team_tells_its_share(cluster: Lab, launched: Job, ada: APIClient) -> None:
     cluster.until(lambda: ada.get("/api/v1/teams/vision").json()["share"]["delivered"] == 1)
     share = ada.get("/api/v1/teams/vision").json()["share"]
     assert share == {"window_seconds": 604_800, "entitled": 1.0, "delivered": 1.0, "backlog_gpu_hours": 0.0}

@@ -65,11 +65,11 @@ def test_a_range_past_the_end_is_refused(job: Job, ada: APIClient) -> None:
     assert (answer.status_code, answer["Content-Range"]) == (416, "bytes */10")
 
 
-@pytest.mark.parametrize("path", ["work/link", "work/../unpacked", "../../../etc/passwd", "work/nothing", "work", "."])
-def test_nothing_but_files_of_the_job_is_sent(job: Job, ada: APIClient, path: str) -> None:
-    answer = content(ada, job, path)
-    assert answer.status_code == 404
-    assert "There is no such file in the folder of the job" in answer.json()["detail"]
+def test_nothing_but_files_of_the_job_is_sent(job: Job, ada: APIClient) -> None:
+    for path in ("work/link", "work/../unpacked", "../../../etc/passwd", "work/nothing", "work", "."):
+        answer = content(ada, job, path)
+        assert answer.status_code == 404, path
+        assert "There is no such file in the folder of the job" in answer.json()["detail"]
 
 
 def test_no_link_is_listed_through(job: Job, ada: APIClient) -> None:

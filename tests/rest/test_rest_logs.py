@@ -58,11 +58,11 @@ def test_lines_are_found_however_long_the_log(cluster: Lab, ada: APIClient) -> N
     assert ada.get(route(job, "?tail=20000")).content == wanted
 
 
-def test_from_the_last_lines_one_goes_on_by_offset(running: Job, cluster: Lab, ada: APIClient) -> None:
-    cluster.until(lambda: cluster.output(running))
-    answer = ada.get(route(running, "?tail=1"))
+def test_from_the_last_lines_one_goes_on_by_offset(launched: Job, cluster: Lab, ada: APIClient) -> None:
+    cluster.until(lambda: cluster.output(launched))
+    answer = ada.get(route(launched, "?tail=1"))
     assert (answer.content, answer["Motley-Log-Complete"]) == (b"hello\n", "false")
-    assert ada.get(route(running, f"?offset={answer['Motley-Next-Offset']}")).content == b""
+    assert ada.get(route(launched, f"?offset={answer['Motley-Next-Offset']}")).content == b""
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_a_drained_node_is_empty_after_the_longest_grace(running: Job, ada: APIC
     assert before + timedelta(seconds=120) <= at <= timezone.now() + timedelta(seconds=120)
 
 
-def test_a_drained_node_is_empty_in_the_end(cluster: Lab, running: Job, ada: APIClient) -> None:
+def test_a_drained_node_is_empty_in_the_end(cluster: Lab, launched: Job, ada: APIClient) -> None:
     drain(Node.objects.get(), reason="fan", actor=None)
     cluster.until(lambda: ada.get("/api/v1/nodes/n1").json()["empty"])
 

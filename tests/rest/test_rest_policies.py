@@ -275,7 +275,7 @@ def decided(cluster: Lab) -> list[Job]:
     jobs = [cluster.submit() for _ in range(3)]
     cluster.submit(owner=cluster.user("eve", "language"))
     jobs += [cluster.submit() for _ in range(2)]
-    cluster.tick()
+    cluster.decide()
     return jobs
 
 

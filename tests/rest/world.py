@@ -18,12 +18,13 @@ from jobs_app.code.storage import store
 from jobs_app.lifecycle.comments import comment_on_job
 from jobs_app.models import ApiToken, Attempt, Budget, Job, Notification, TeamQuota
 from jobs_app.secrets import set_secret
-from jobs_app.tokens import JobToken
+from jobs_app.tokens import JobToken, issue_token
 from scheduler_app.models import PolicySetting, TimeWindow
 from scheduler_app.windows.editing import add_window
 from tests.notification_server import webhook_of
-from tests.rest_callers import Scope, caller, with_token
-from tests.service_lab import Lab
+from tests.rest_callers import Scope, with_token
+from tests.service_lab import Lab, lab_of_rows
+from tests.shared_rows import shared_rows
 
 
 def _empty_archive() -> bytes:
@@ -57,26 +58,35 @@ class World:
         )
 
 
-@pytest.fixture
-def world(lab: Lab, plain_static: None) -> World:
+@shared_rows
+def tokens_and_places() -> tuple[dict[str, str], dict[str, str]]:
+    """Rows of the world: no process is started."""
+    lab = lab_of_rows()
     lab.node("n1", gpus=4)
-    ada, root, ben = lab.user(), lab.user("root", "admins", staff=True), lab.user("ben")
+    ada, root = lab.user(), lab.user("root", "admins", staff=True)
     lab.team().leads.add(ada)
     job = lab.submit()
-    lab.tick()
-    attempt = running(job)
-    tokens = {
-        "stranger": caller(lab.user("eve", "language")),
-        "reader": caller(ada, Scope.READ),
-        "member": caller(ada),
-        "clerk": caller(root),
-        "staff": caller(root, Scope.ADMIN),
+    lab.recorded_as_running(job)
+    return _tokens(lab, ada, root, job.attempts.get()), _places(lab, ada, root, job)
+
+
+def _tokens(lab: Lab, ada: User, root: User, attempt: Attempt) -> dict[str, str]:
+    of_users = {
+        "stranger": (lab.user("eve", "language"), Scope.SUBMIT),
+        "reader": (ada, Scope.READ),
+        "member": (ada, Scope.SUBMIT),
+        "clerk": (root, Scope.SUBMIT),
+        "staff": (root, Scope.ADMIN),
     }
-    callers = {"anonymous": APIClient(), "job": with_token(JobToken.issue(attempt.pk)), **tokens}
+    issued = {who: issue_token(user, name="test", scope=scope) for who, (user, scope) in of_users.items()}
+    return {"job": JobToken.issue(attempt.pk), **issued}
+
+
+def _places(lab: Lab, ada: User, root: User, job: Job) -> dict[str, str]:
     TeamQuota.objects.create(team=ada.teams.get(), gpu_type=GpuType.objects.get(), gpus=2)
     Budget.objects.create(team=ada.teams.get(), gpu_hours=500)
     target = webhook_of(ada)
-    places = {
+    return {
         "jobs": str(job.pk),
         "arrays": str(lab.submit(name="sweep", array={"start": 0, "end": 1}).array_id),
         "nodes": "n1",
@@ -85,10 +95,8 @@ def world(lab: Lab, plain_static: None) -> World:
         "gpu-types": "a100",
         "windows": str(added_window(root).pk),
         "teams": "vision",
-        "members": ben.username,
-        "code": stored_code(ada),
+        "members": lab.user("ben").username,
         "rounds": "1",
-        "policies": str(PolicySetting.objects.latest("pk").pk),
         "comments": str(comment_on_job(job, "loss is NaN", actor=ada).pk),
         "secrets": str(set_secret("OURS", "long enough", team=ada.teams.get(), actor=ada).pk),
         "notification-targets": str(target.pk),
@@ -96,7 +104,15 @@ def world(lab: Lab, plain_static: None) -> World:
         "lab": str(LabRun.objects.create(owner=ada, days=7, policies=["fifo"]).pk),
         "tokens": str(ApiToken.objects.filter(user=ada).latest("pk").pk),
     }
-    return World(callers, places)
+
+
+@pytest.fixture
+def world(tokens_and_places: tuple[dict[str, str], dict[str, str]], lab: Lab, plain_static: None) -> World:
+    """Those rows, with what lies in the lab's folder, and clients."""
+    tokens, places = tokens_and_places
+    callers = {"anonymous": APIClient(), **{who: with_token(text) for who, text in tokens.items()}}
+    of_lab = {"policies": str(PolicySetting.objects.latest("pk").pk), "code": stored_code(lab.user())}
+    return World(callers, places | of_lab)
 
 
 def added_window(user: User) -> TimeWindow:
@@ -110,11 +126,3 @@ def stored_code(owner: User) -> str:
     digest = sha256(EMPTY_ARCHIVE).hexdigest()
     store(BytesIO(EMPTY_ARCHIVE), digest, team=owner.teams.get(), user=owner)
     return digest
-
-
-def running(job: Job) -> Attempt:
-    """As far as the rows say: nothing here looks at the processes."""
-    attempt = Attempt.objects.filter(job=job).latest("pk")
-    Attempt.objects.filter(pk=attempt.pk).update(state=Attempt.State.RUNNING, started_at=timezone.now())
-    Job.objects.filter(pk=job.pk).update(state=Job.State.RUNNING)
-    return attempt

@@ -40,15 +40,20 @@ def broken(problem: Problem) -> Decision:
 
 @pytest.fixture
 def broken_policy(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A policy that fails; a job was running before it was chosen."""
+    """A policy that fails; there is a node for jobs."""
     lab.node("n1")
-    lab.running(lab.submit(UNTIL_LET_GO))
     monkeypatch.setitem(POLICIES, "broken", broken)
+
+
+@pytest.fixture
+def failed_round(lab: Lab, broken_policy: None) -> None:
+    """A job was running before the policy was chosen; nothing of it is carried out."""
+    lab.recorded_as_running(lab.submit())
     lab.policy("broken")
-    lab.round()
+    lab.decide()
 
 
-def test_a_failed_policy_is_recorded_with_its_error(broken_policy: None) -> None:
+def test_a_failed_policy_is_recorded_with_its_error(failed_round: None) -> None:
     failed = Round.objects.latest("number")
     assert (failed.result, failed.message) == (Round.Result.FAILED, "ZeroDivisionError: the policy has a fault")
 
@@ -188,13 +193,15 @@ def test_a_round_that_did_not_run_into_its_limit_has_none_when_it_is_replayed(
 # -- what happens while rounds fail --------------------------------------------------------------------------------
 
 
-def test_running_jobs_go_on_while_rounds_fail(lab: Lab, broken_policy: None) -> None:
-    job = Job.objects.get()
+def test_running_jobs_go_on_while_rounds_fail_and_rounds_succeed_again_after_another_policy_is_chosen(
+    lab: Lab, broken_policy: None
+) -> None:
+    job = lab.submit(UNTIL_LET_GO)
+    lab.running(job)
+    lab.policy("broken")
+    lab.round()
     lab.let_go(job)
     lab.until_state(job, Job.State.SUCCEEDED)
-
-
-def test_after_another_policy_is_chosen_rounds_succeed_again(lab: Lab, broken_policy: None) -> None:
     lab.policy()
     lab.until_state(lab.submit(), Job.State.SUCCEEDED)
 
@@ -212,7 +219,7 @@ def test_a_round_is_replayed_that_was_kept_before_a_column_existed(lab: Lab) -> 
     assert replay_round(record.number)[2]
 
 
-def test_a_failed_round_cannot_be_replayed(broken_policy: None) -> None:
+def test_a_failed_round_cannot_be_replayed(failed_round: None) -> None:
     with pytest.raises(NotReplayable):
         replay_round(Round.objects.latest("number").number)
 

@@ -43,6 +43,7 @@ class Interfaces:
     rest: APIClient = field(init=False)
     browser: Browser = field(init=False)
     motley: Motley = field(init=False)
+    client: Client = field(init=False)
 
     def __post_init__(self) -> None:
         self.rest = with_token(self.service.token)
@@ -50,6 +51,7 @@ class Interfaces:
         self.browser = Browser(raise_request_exception=False)
         self.browser.force_login(self.service.ada)
         home = {"HOME": str(self.folder), "XDG_CONFIG_HOME": str(self.folder), "TERM": "dumb", "COLUMNS": "500"}
+        self.client = Client(self.service.url, self.service.token)
         self.motley = Motley({**home, "MOTLEY_URL": self.service.url, "MOTLEY_TOKEN": self.service.token})
 
     # -- REST ----------------------------------------------------------------------------------------------------
@@ -132,12 +134,11 @@ class Interfaces:
         return Refusal(set(re.findall(r"(?:^Error: |^  )([^\s.:\[]+)", done.stderr, re.MULTILINE)), done.stderr)
 
     def python(self, spec: Spec) -> Refusal:
-        with Client(self.service.url, self.service.token) as client:
-            try:
-                client.submit(spec)
-            except InvalidRequest as refused:
-                faults = refused.errors
-                return Refusal({_field(f.pointer) for f in faults}, " ".join(f.detail for f in faults))
+        try:
+            self.client.submit(spec)
+        except InvalidRequest as refused:
+            faults = refused.errors
+            return Refusal({_field(f.pointer) for f in faults}, " ".join(f.detail for f in faults))
         raise AssertionError("it was taken")
 
 

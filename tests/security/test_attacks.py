@@ -35,9 +35,8 @@ ANSWERED = [
 
 
 @pytest.fixture
-def visitor(cluster: Lab, settings) -> Client:
+def visitor(cluster: Lab) -> Client:
     """A browser that is not signed in; ada's password is right."""
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     user = cluster.user()
     user.set_password(RIGHT)
     user.save()

@@ -37,41 +37,45 @@ PRINT = 'printf "%s\\n%s\\n" "$MOTLEY_JOB_NAME" "$NASTY"; ls -A'
 
 @pytest.fixture
 def jobs(cluster: Lab) -> list[Job]:
-    """One of each name, done."""
-    submitted = [cluster.submit(PRINT, name=n, env={"NASTY": n}, tags={"note": n}, workload=n) for n in NASTY]
-    return [cluster.until_state(job, Job.State.SUCCEEDED) for job in submitted]
+    """One of each name; a round has decided on them, and none runs."""
+    jobs = [cluster.submit(PRINT, name=n, env={"NASTY": n}, tags={"note": n}, workload=n) for n in NASTY]
+    cluster.decide()
+    return jobs
 
 
-def test_a_job_finds_its_name_and_its_values_as_they_were_written(cluster: Lab, jobs: list[Job]) -> None:
+def markup_of(browser: Client, address: str) -> str:
+    """The page, without a tag of what a name or a job says."""
+    shown = browser.get(address).content.decode()
+    assert "<script>alert" not in shown, address
+    assert "<img src=x" not in shown, address
+    return shown
+
+
+def test_jobs_find_their_names_and_values_as_they_were_written_and_no_file_is_named_after_them(
+    cluster: Lab, browser: Client, jobs: list[Job]
+) -> None:
+    for job in jobs:
+        cluster.until_state(job, Job.State.SUCCEEDED)
     assert [cluster.output(job) for job in jobs] == [f"{name}\n{name}\n" for name in NASTY]
-
-
-def test_no_file_is_named_after_a_job(cluster: Lab, jobs: list[Job]) -> None:
     below = {path.name for folder in ("jobs", "attempts") for path in (cluster.root / folder).iterdir()}
     assert all(re.fullmatch(r"[0-9a-f-]+", name) for name in below)
+    for job in jobs:
+        assert escape(job.name) in markup_of(browser, f"/jobs/{job.pk}?tab=logs")
+        download = browser.get(f"/jobs/{job.pk}/log")["Content-Disposition"]
+        assert re.fullmatch(r'attachment; filename="[a-z0-9][a-z0-9._-]*\.log"', download)
 
 
 def test_pages_show_names_as_text(browser: Client, jobs: list[Job]) -> None:
     for job in jobs:
-        tabs = [f"/jobs/{job.pk}?tab={tab}" for tab in ("overview", "why", "logs", "attempts", "events", "spec")]
+        tabs = [f"/jobs/{job.pk}?tab={tab}" for tab in ("overview", "why", "attempts", "events", "spec")]
         for address in (*tabs, f"/jobs/new?clone={job.pk}", f"/jobs/cancel?job={job.pk}"):
-            shown = browser.get(address).content.decode()
-            assert "<script>alert" not in shown
-            assert "<img src=x" not in shown
-        assert escape(job.name) in browser.get(tabs[0]).content.decode()
+            markup_of(browser, address)
+        assert escape(job.name) in markup_of(browser, tabs[0])
 
 
 def test_lists_show_names_as_text(browser: Client, jobs: list[Job]) -> None:
     for address in ("/", "/jobs", "/audit", "/rounds"):
-        shown = browser.get(address).content.decode()
-        assert "<script>alert" not in shown, address
-        assert "<img src=x" not in shown, address
-
-
-def test_a_download_is_named_by_plain_letters(browser: Client, jobs: list[Job]) -> None:
-    for job in jobs:
-        named = browser.get(f"/jobs/{job.pk}/log")["Content-Disposition"]
-        assert re.fullmatch(r'attachment; filename="[a-z0-9][a-z0-9._-]*\.log"', named)
+        markup_of(browser, address)
 
 
 def test_a_name_is_found_as_it_is(ada: APIClient, jobs: list[Job]) -> None:
@@ -106,13 +110,8 @@ def specs(cluster: Lab) -> list[Job]:
     return [cluster.submit(text, name=" ".join(text.split()), env={"A": text}) for text in COPIED]
 
 
-def test_the_command_to_copy_says_the_spec_and_nothing_else(cluster: Lab, browser: Client, tmp_path: Path) -> None:
+def test_what_is_copied_says_the_spec_and_nothing_else(cluster: Lab, browser: Client, tmp_path: Path) -> None:
     for job in specs(cluster):
-        got = pasted(ready_to_copy(browser, job, "cli"), "motley() { cat; }", tmp_path)
-        assert parse_yaml(got) == spec_of(job)
-
-
-def test_the_call_of_curl_to_copy_says_the_spec_and_nothing_else(cluster: Lab, browser: Client, tmp_path: Path) -> None:
-    for job in specs(cluster):
-        got = pasted(ready_to_copy(browser, job, "curl"), BODY, tmp_path)
-        assert json.loads(got) == spec_of(job)
+        by_command = pasted(ready_to_copy(browser, job, "cli"), "motley() { cat; }", tmp_path)
+        by_curl = pasted(ready_to_copy(browser, job, "curl"), BODY, tmp_path)
+        assert parse_yaml(by_command) == json.loads(by_curl) == spec_of(job)

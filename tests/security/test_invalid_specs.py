@@ -1,5 +1,6 @@
 """Invalid specs through every interface: each is refused by its field, with a remedy, and nothing is queued."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,11 @@ WAYS = (
 
 
 @pytest.fixture
-def interfaces(service: Live, tmp_path: Path) -> Interfaces:
+def interfaces(service: Live, tmp_path: Path) -> Iterator[Interfaces]:
     service.add("there before")
-    return Interfaces(service, tmp_path)
+    interfaces = Interfaces(service, tmp_path)
+    with interfaces.client:
+        yield interfaces
 
 
 @pytest.fixture
