@@ -1,9 +1,6 @@
 # `make run` and `make test` do all their set-up on a fresh Debian machine with Python 3.11+, make and git.
 PYTHON := .venv/bin/python
-SCRATCH := $(CURDIR)/.cache/check
-ON_POSTGRESQL := -m database $(addprefix tests/,cluster config jobs connections accounting scheduler insight operations pages rest security)
-# Slow ones of these run there alone: production's database is the one that refuses more.
-ON_SQLITE := -m "not (slow and database)"
+SCRATCH := .cache/check
 # Live tests wait as often as they work: one more than there are cores. Tests that share a service stay together.
 IN_PARALLEL := -n $(shell expr $$(nproc) + 1) --dist loadgroup --durations=10
 # Lines that the tests' own processes run, in per cent over both databases; those of child processes are not seen.
@@ -13,52 +10,60 @@ PACKAGES := accounting_app,allocation,audit_app,cluster_app,config,connections_a
 UNSEEN := engines/sessions/enter.py,engines/sessions/session.py,engines/sessions/through.py,engines/supervision/session_door.py
 UNSEEN := $(UNSEEN),engines/slurm/batch.py,engines/slurm/node_start.py
 UNSEEN := $(UNSEEN),operations/management/commands/serve.py,operations/management/commands/schedule.py
-MEASURED = $(PYTHON) -m slipcover --source $(PACKAGES) --omit $(UNSEEN) --json --out $(COVERAGE)/$(1).json -m pytest --cache-clear $(IN_PARALLEL)
-# One failure in five thousand live tests on a loaded machine may be an accident: it is repeated alone, and told if it passes.
-REPEATED = $(if $(ARGS),,|| { test $$? -eq 1 && $(1) $(PYTHON) -m tests.repeat_failed; })
+MEASURED = $(PYTHON) -m slipcover --source $(PACKAGES) --omit $(UNSEEN) --json --out $(COVERAGE)/$(1).json -m pytest $(IN_PARALLEL)
+ON_POSTGRESQL := $(PYTHON) -m tests.private_servers
+MERGED = cd $(COVERAGE) && ../../$(PYTHON) -m slipcover --merge $(1) --out merged.json
+# Of `make test-all`.
 FLOOR := 94
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # or every process of every test compiles Django and SciPy for itself
 
-.PHONY: run test coverage test-fast test-slurm chaos test-torch test-postgresql check format bench bench-service schema screenshots
+.PHONY: run test test-all test-deep test-fast test-loaded test-slurm test-postgresql chaos test-torch check format bench bench-service schema screenshots
 
 run:  ## the service with jobs already flowing (SQLite, no broker); MOTLEY_PORT and DEMO=0 are heeded, SLURM=1 is a private Slurm
 	@./bootstrap.sh run
 	@exec $(PYTHON) -u manage.py serve
 
-test:  ## all tests on SQLite or PostgreSQL, quick ones that touch the database on both, and the floor of coverage; with ARGS, pytest's, on SQLite only
+test:  ## each promise once, on real parts and on both databases, in ten minutes; with ARGS, pytest's, those on SQLite
 	@./bootstrap.sh test
 	@mkdir -p $(COVERAGE)
-	$(call MEASURED,sqlite) $(or $(ARGS),$(ON_SQLITE)) $(call REPEATED)
-	$(if $(ARGS),,@$(MAKE) --no-print-directory test-postgresql)
-	$(if $(ARGS),,@$(MAKE) --no-print-directory coverage)
+	$(if $(ARGS),$(PYTHON) -m pytest $(IN_PARALLEL) $(ARGS),$(call MEASURED,sqlite) --tier test)
+	$(if $(ARGS),,$(ON_POSTGRESQL) $(call MEASURED,postgresql) --tier test)
+	$(if $(ARGS),,@$(call MERGED,sqlite.json postgresql.json) >test.txt; tail -n 3 test.txt)
 
-test-postgresql:  ## those that touch the database on a private PostgreSQL, which goes when they are done
-	@./bootstrap.sh test
-	@mkdir -p $(COVERAGE)
-	$(PYTHON) -m tests.private_servers $(call MEASURED,postgresql) $(or $(ARGS),$(ON_POSTGRESQL)) \
-		$(call REPEATED,$(PYTHON) -m tests.private_servers)
+test-all: test test-deep  ## everything: `make test`, then what it leaves out; the floor of coverage holds over both
 
-test-slurm:  ## the whole contract of engines on a private Slurm cluster; `make test` runs a part of it
-	@./bootstrap.sh test
-	MOTLEY_TEST_SLURM=all $(PYTHON) -m pytest -k "slurm" tests/engines $(ARGS)
-
-chaos:  ## a thousand random faults in about an hour on the embedded service, the full stack and Slurm; ARGS="embedded --seed 1 --faults 100"
-	@./bootstrap.sh test
-	$(PYTHON) -m tests.chaos $(ARGS)
-
-test-torch:  ## trainings by DDP on both engines, Lightning, Transformers and Accelerate; `make test` runs two of DDP
-	@./bootstrap.sh test
-	MOTLEY_TEST_TORCH=all $(PYTHON) -m pytest tests/training $(ARGS)
-
-coverage:  ## of the last `make test`: lines that neither half ran, in .cache/coverage/report.txt, and whether the floor holds
-	@cd $(COVERAGE) && $(CURDIR)/$(PYTHON) -m slipcover --merge sqlite.json postgresql.json --out both.json --fail-under $(FLOOR) >report.txt \
+test-deep:
+	@./bootstrap.sh test-all
+	$(call MEASURED,sqlite-deep) --tier deep $(ARGS)
+	$(ON_POSTGRESQL) $(call MEASURED,postgresql-deep) --tier deep $(ARGS)
+	@$(call MERGED,sqlite.json postgresql.json sqlite-deep.json postgresql-deep.json) --fail-under $(FLOOR) >report.txt \
 		|| { tail -n 3 report.txt; echo "fewer than $(FLOOR) % of the lines are covered: see $(COVERAGE)/report.txt"; exit 1; }
 	@tail -n 3 $(COVERAGE)/report.txt
 
-test-fast:  ## before each commit: all but the slow modules (SLOW in tests/conftest.py), on SQLite
+test-loaded:  ## `make test` N times with eight busy processes beside it; says how often it was green
 	@./bootstrap.sh test
-	$(PYTHON) -m pytest -n $$(nproc) --dist loadgroup --durations=10 -p no:schemathesis --hypothesis-profile fast -m "not slow" $(ARGS)
+	$(PYTHON) -m tests.under_load $(or $(N),10)
+
+test-postgresql:  ## `make test` on a private PostgreSQL alone; with ARGS, pytest's, those
+	@./bootstrap.sh test
+	$(ON_POSTGRESQL) $(PYTHON) -m pytest $(IN_PARALLEL) $(or $(ARGS),--tier test)
+
+test-slurm:  ## the whole contract of engines on a private Slurm cluster; `make test-all` runs a part of it
+	@./bootstrap.sh test-all
+	MOTLEY_TEST_SLURM=all $(PYTHON) -m pytest -k "slurm" tests/engines $(ARGS)
+
+chaos:  ## a thousand random faults in about an hour on the embedded service, the full stack and Slurm; ARGS="embedded --seed 1 --faults 100"
+	@./bootstrap.sh test-all
+	$(PYTHON) -m tests.chaos $(ARGS)
+
+test-torch:  ## trainings by DDP on both engines, Lightning, Transformers and Accelerate; `make test-all` runs two of DDP
+	@./bootstrap.sh test-all
+	MOTLEY_TEST_TORCH=all $(PYTHON) -m pytest tests/training $(ARGS)
+
+test-fast:  ## before each commit: the tests that wait for no process, on SQLite
+	@./bootstrap.sh test
+	$(PYTHON) -m pytest -n $$(nproc) --dist loadgroup --durations=10 -p no:schemathesis --tier fast $(ARGS)
 
 check:  ## format (Python and templates), lint, types, layers, deployment, migrations, API schema
 	@./bootstrap.sh test
@@ -95,5 +100,5 @@ bench-service:  ## the service under load on PostgreSQL: rounds, submissions, pa
 
 screenshots:  ## pictures of every page of a sample site, at two widths, light and dark, in .cache/pages; ARGS="--only home jobs"
 	@./bootstrap.sh test
-	$(PYTHON) -m tests.screenshots $(CURDIR)/.cache/pages $(ARGS)
+	$(PYTHON) -m tests.screenshots .cache/pages $(ARGS)
 	cp .cache/pages/readme.png docs/screenshot.png

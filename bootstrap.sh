@@ -1,13 +1,16 @@
 #!/bin/sh
 # Sets up what `make` needs: uv, the Python packages of uv.lock and, for the tests, a browser, a C compiler,
-# PostgreSQL, Redis, Slurm, User-mode Linux, Podman and PyTorch.
+# PostgreSQL, Redis and Slurm; for all tests also Podman, User-mode Linux, the accounting of Slurm and PyTorch.
 # As root it installs missing Debian packages; otherwise it says which ones are missing.
-#   ./bootstrap.sh run     packages of the service
-#   ./bootstrap.sh test    and those of the tests
+#   ./bootstrap.sh run       packages of the service
+#   ./bootstrap.sh test      and those of `make test`
+#   ./bootstrap.sh test-all  and those of `make test-all`
 set -eu
 cd "$(dirname "$0")"
 UV_VERSION=0.13.8
 export UV_NATIVE_TLS=1 UV_NO_PROGRESS=1 UV_LINK_MODE=copy
+CACHE=${UV_CACHE_DIR:-${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}/uv}
+{ mkdir -p "$CACHE" && [ -w "$CACHE" ]; } 2>/dev/null || export UV_CACHE_DIR="$PWD/.cache/uv" # $HOME may be read-only
 
 say() { printf 'motley: %s\n' "$*" >&2; }
 
@@ -98,34 +101,40 @@ install_torch() { # each command says whether it failed: the shell does not stop
     cp $REQUIREMENTS $TORCH/installed
 }
 
+install_rest() { # what the tests need that `make test` leaves to `make test-all`
+    lacking=
+    command -v socat >/dev/null || install_packages "a network that can be cut, for campaigns of faults" socat || lacking=1
+    command -v linux.uml >/dev/null \
+        || install_packages "a kernel of the tests' own, for limits by cgroup v2" user-mode-linux || lacking=1
+    command -v podman >/dev/null && command -v crun >/dev/null && command -v catatonit >/dev/null && [ -e /bin/busybox ] \
+        || install_packages "containers, for their tests" podman crun catatonit busybox-static || lacking=1
+    command -v slurmdbd >/dev/null && command -v mariadbd >/dev/null \
+        || install_servers "the accounting of Slurm, for its tests" slurmdbd mariadb-server || lacking=1
+    mkdir -p .cache
+    install_torch || lacking=1
+    [ -z "$lacking" ]
+}
+
 case "${1:-run}" in
 run)
     .tools/bin/uv sync --quiet --frozen --inexact --no-default-groups --extra nvml
     [ "${SLURM:-}" != 1 ] || install_slurm
     ;;
-test)
+test | test-all)
     .tools/bin/uv sync --quiet --frozen --all-groups --extra nvml
     missing=
     command -v chromium >/dev/null || install_packages "a browser, for the tests of pages" chromium || missing=1
-    command -v cc >/dev/null || install_packages "a C compiler, for a stand-in of NVML and the tests' own kernel" gcc libc6-dev || missing=1
+    command -v cc >/dev/null || install_packages "a C compiler, for a stand-in of NVML" gcc libc6-dev || missing=1
     ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 \
         || install_servers "a database server, for the tests of the full stack" postgresql || missing=1
     command -v redis-server >/dev/null \
         || install_servers "a broker, for the tests of the full stack" redis-server || missing=1
-    command -v socat >/dev/null || install_packages "a network that can be cut, for campaigns of faults" socat || missing=1
-    command -v linux.uml >/dev/null \
-        || install_packages "a kernel of the tests' own, for limits by cgroup v2" user-mode-linux || missing=1
-    command -v podman >/dev/null && command -v crun >/dev/null && command -v catatonit >/dev/null && [ -e /bin/busybox ] \
-        || install_packages "containers, for their tests" podman crun catatonit busybox-static || missing=1
     install_slurm || missing=1
-    command -v slurmdbd >/dev/null && command -v mariadbd >/dev/null \
-        || install_servers "the accounting of Slurm, for its tests" slurmdbd mariadb-server || missing=1
-    mkdir -p .cache
-    install_torch || missing=1
+    [ "$1" = test ] || install_rest || missing=1
     if [ -n "$missing" ] && [ "${CI:-}" = true ]; then exit 1; fi
     ;;
 *)
-    say "usage: $0 run|test"
+    say "usage: $0 run|test|test-all"
     exit 2
     ;;
 esac

@@ -16,6 +16,7 @@ import hypothesis
 import pytest
 from django.conf import settings as service_settings
 from django.db import connection
+from hypothesis import is_hypothesis_test
 from pytest_django import DjangoDbBlocker, Settings
 from rest_framework.test import APIClient
 
@@ -34,69 +35,25 @@ from tests.engines.slurm_cluster import ends_of_logs, restore, slurm_cluster  # 
 from tests.hypothesis_examples import USUAL
 from tests.migrated_database import copy_migrated_database, copy_migrated_file
 from tests.service_lab import Lab
+from tests.tiers import (
+    LONG,
+    LONG_S,
+    ON_POSTGRESQL,
+    SLOW,
+    THOROUGH,
+    WHOLE_ON_POSTGRESQL,
+    Kind,
+    Tier,
+    is_left_out,
+    is_thorough,
+    module_of,
+    runs,
+    statement_cover,
+)
 
 pytest_plugins = ["tests.cheap_cryptography", "tests.shared_rows"]
-TESTS = Path(__file__).parent
 SHARED = ("stack", "demo", "machine", "processes", "replay", "browser")
 """Fixtures that are expensive to start: with several workers, the tests that share one run on the same worker."""
-SLOW = (
-    "chaos/test_chaos",
-    "security",
-    "service",
-    "stack",
-    "client/test_completion",
-    "client/test_installed_alone",
-    "client/test_sample_job",
-    "client/test_simulate_command",
-    "client/test_terminal_output",
-    "client/test_training_helper",
-    "cluster/test_nodes",
-    "engines/test_engine",
-    "engines/test_containers",
-    "engines/test_local",
-    "engines/test_own_kernel",
-    "engines/test_slurm_engine",
-    "jobs/test_commands",
-    "pages/test_pages_in_a_browser",
-    "rest/test_content_security_policy",
-    "rest/test_rest_logs",
-    "rest/test_schema_fuzz",
-    "scheduler/test_admin_pages",
-    "connections/test_agents",
-    "scheduler/test_batch_tuning",
-    "scheduler/test_cpu_memory",
-    "scheduler/test_elastic",
-    "connections/test_engine_on_slurm",
-    "connections/test_engines",
-    "scheduler/test_every_policy_live",
-    "accounting/test_gpu_watch",
-    "scheduler/test_lifecycle_machine",
-    "scheduler/test_node_sleep",
-    "scheduler/test_placement.py",
-    "scheduler/test_preemption",
-    "scheduler/test_recovery",
-    "scheduler/test_slurm",
-    "operations/test_steady_state",
-    "connections/test_storage",
-    "scheduler/test_training",
-    "simulation/test_clock",
-    "simulation/test_comparison",
-    "simulation/test_gavel",
-    "simulation/test_generator",
-    "simulation/test_recorded_runs",
-    "simulation/test_sia_runs",
-    "simulation/test_space_sharing",
-    "simulation/test_starvation",
-    "simulation/test_timeline",
-    "training",
-)
-"""Modules, or folders of them, that `make test-fast` leaves out (marker `slow`); `make test` starts with them.
-
-Those of their tests that use the database run on PostgreSQL alone: what they wait for are processes (decision 87)."""
-
-ON_POSTGRESQL = ("cluster", "config", "jobs", "pages", "rest", "scheduler", "security")
-"""Folders whose tests are run on PostgreSQL, too; the Makefile names them to pytest."""
-
 FOUND_RUNTIME = cache(find_runtime)
 """To ask Podman takes as long as a small test; this machine's answer stays the same."""
 WORTH_A_LIST_S, MODULES_LISTED = 300, 30
@@ -106,42 +63,81 @@ hypothesis.settings.load_profile("any machine")
 hypothesis.settings.register_profile("fast", deadline=None, max_examples=USUAL // 10)
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    choices = [tier.value for tier in Tier]
+    parser.addoption("--tier", choices=choices, default=Tier.ALL.value, help="the tests to run: tests/tiers.py")
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Accept Ctrl-C even where a script started pytest in the background, with SIGINT ignored."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if _tier(config) in (Tier.FAST, Tier.TEST):
+        hypothesis.settings.load_profile("fast")
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def _tier(config: pytest.Config) -> Tier:
+    return Tier(config.getoption("tier"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Print the modules in which workers spent most time: one of many short tests is on no list of slow tests."""
     seconds = defaultdict[str, float](float)
     for reports in terminalreporter.stats.values():
         for report in reports:
             if isinstance(report, pytest.TestReport):
-                seconds[report.nodeid.split("::")[0]] += report.duration
+                seconds[report.nodeid.split("::")[0].removeprefix("tests/")] += report.duration
     if sum(seconds.values()) > WORTH_A_LIST_S:
         terminalreporter.section(f"slowest modules of {sum(seconds.values()):.0f} s on all workers")
         for module, spent in nlargest(MODULES_LISTED, seconds.items(), key=itemgetter(1)):
-            terminalreporter.write_line(f"{spent:7.1f}s {module}")
+            asked = _tier(config) is Tier.TEST and spent > LONG_S
+            why = LONG.get(module, f"more than {LONG_S} s: why? LONG in tests/tiers.py") if asked else ""
+            terminalreporter.write_line(f"{spent:7.1f}s {module} {why}".rstrip())
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave slow modules out before they are imported: each worker takes seconds to collect what nobody runs."""
-    is_slow = str(collection_path).removeprefix(f"{TESTS}/").startswith(SLOW)
-    return True if is_slow and config.option.markexpr == "not slow" else None
+    """Leave modules out before they are imported: each worker takes seconds to collect what it does not run."""
+    if not collection_path.name.startswith("test_"):
+        return None
+    module = module_of(collection_path)
+    return True if is_left_out(module, _tier(config), on_postgresql=_is_on_postgresql()) else None
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in this hook too
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is slow and what belongs together, and start with the slow, so that no worker is left with it alone."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what is slow and what belongs together, leave out what is of another tier, and start with the slow."""
+    tier, on_postgresql = _tier(config), _is_on_postgresql()
+    left_out = []
     for item in items:
         if group := _shared_fixture(item):
             item.add_marker(pytest.mark.xdist_group(group))
-        if item.nodeid.removeprefix("tests/").startswith(SLOW):
-            item.add_marker(pytest.mark.slow)
-        if _is_about_the_database(item):
-            item.add_marker(pytest.mark.database)
+        kind = _kind(item)
+        for name in ("slow", "thorough", "database"):
+            if getattr(kind, name):
+                item.add_marker(name)
+        if not runs(kind, tier, on_postgresql=on_postgresql):
+            left_out.append(item)
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
     items.sort(key=_place_in_the_run)
+
+
+def _kind(item: pytest.Item) -> Kind:
+    name = item.nodeid.removeprefix("tests/")
+    module, _, test = name.partition("::")
+    function = getattr(item, "function", None)
+    return Kind(
+        slow=module.startswith((*SLOW, *THOROUGH)),
+        thorough=is_thorough(module, test.split("[")[0]) or item.get_closest_marker("thorough") is not None,
+        database=_is_about_the_database(item),
+        covers=module.startswith(WHOLE_ON_POSTGRESQL) or name in statement_cover(),
+        draws=is_hypothesis_test(function) or item.get_closest_marker("more_examples") is not None,
+    )
+
+
+def _is_on_postgresql() -> bool:
+    return connection.vendor == "postgresql"
 
 
 def _shared_fixture(item: pytest.Item) -> str | None:

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 from motley_client import Client
 
 ROOT = Path(__file__).resolve().parents[1]
-PATIENCE_S = 120
+PATIENCE_S = 600
 T = TypeVar("T")
 
 OVERLAPS = """

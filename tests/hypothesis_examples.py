@@ -1,4 +1,4 @@
-"""How many examples hypothesis makes up for a test: always the same ones, and a tenth of them in `make test-fast`."""
+"""How many examples hypothesis makes up for a test, the same each time: a tenth in `make test-fast` and `make test`."""
 
 from hypothesis import settings
 
@@ -7,5 +7,9 @@ USUAL = 100
 
 def examples(most: int) -> settings:
     """Settings for so many examples; the profile `fast` of tests/conftest.py has a tenth."""
-    part = settings.default.max_examples / USUAL if settings.default is not None else 1
-    return settings(max_examples=round(most * part), deadline=None, derandomize=True)
+    return settings(max_examples=max(1, round(most * part())), deadline=None, derandomize=True)
+
+
+def part() -> float:
+    """The part of all examples that is tried in this run."""
+    return settings.default.max_examples / USUAL if settings.default is not None else 1

@@ -30,7 +30,7 @@ from scheduler_app.round.lease import Fence, Loop, acquire_lease
 from scheduler_app.round.tick import round_turn, send_commands
 
 Found = TypeVar("Found")
-GIVE_UP_AFTER_S = 60.0
+GIVE_UP_AFTER_S = 300.0
 PAUSE_S = 0.1
 """A turn takes half as long: with shorter pauses the turns take the time of the processes that are waited for."""
 HASTE = timedelta(seconds=0.3)

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-TIMEOUT_S = 30
+TIMEOUT_S = 300
 
 
 def wait_until(condition: Callable[[], object]) -> None:

@@ -16,7 +16,7 @@ from tests.client.scripted_server import Script, problem
 from tests.live_service import Live
 from tests.motley_command import Motley
 
-TIMEOUT_S = 60
+TIMEOUT_S = 300
 NASTY = "\x1b]0;owned\x07\x1b[2J[red]:bomb:\u202eevil"
 RUNNING = {"state": Job.State.RUNNING}
 

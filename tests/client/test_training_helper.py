@@ -13,6 +13,7 @@ import pytest
 from estimation import checkpoint_plan
 from motley_client import training
 from motley_client.checkpoint_timing import FIRST_AFTER_S, CheckpointTiming
+from tests.client.polling import TIMEOUT_S
 
 
 class Clock:
@@ -33,7 +34,7 @@ def script(body: str, folder: Path, **env: str) -> subprocess.Popen[str]:
 
 def output(body: str, folder: Path, **env: str) -> str:
     process = script(body, folder, **env)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 0, err
     return out.strip()
 
@@ -95,7 +96,7 @@ def test_a_diverged_loss_leaves_the_line_readable(tmp_path: Path) -> None:
 def test_lines_of_processes_that_report_at_once_never_mix(tmp_path: Path) -> None:
     body = "for step in range(500): progress(step, loss=1 / 3)"
     processes = [script(body, tmp_path, MOTLEY_PROGRESS="p.jsonl") for _ in range(3)]
-    assert [process.communicate(timeout=20)[1] for process in processes] == ["", "", ""]
+    assert [process.communicate(timeout=TIMEOUT_S)[1] for process in processes] == ["", "", ""]
     steps = [json.loads(line)["step"] for line in (tmp_path / "p.jsonl").read_text().splitlines()]
     assert sorted(steps) == sorted(list(range(500)) * 3)
 
@@ -113,7 +114,7 @@ def test_outside_motley_checkpoints_go_to_the_working_folder(tmp_path: Path) -> 
 @pytest.mark.parametrize("path", ["missing/p.jsonl", "/dev/full"])
 def test_reports_that_cannot_be_written_are_said_once_and_end_nothing(tmp_path: Path, path: str) -> None:
     process = script("for step in range(3): progress(step)\nprint('trained')", tmp_path, MOTLEY_PROGRESS=path)
-    out, errors = process.communicate(timeout=20)
+    out, errors = process.communicate(timeout=TIMEOUT_S)
     assert (process.returncode, out, errors.count("named by MOTLEY_PROGRESS")) == (0, "trained\n", 1)
 
 
@@ -121,7 +122,7 @@ def test_a_save_now_and_then_that_fails_is_said_once_and_ends_nothing(tmp_path: 
     (tmp_path / "file").touch()
     body = "print([try_to_save(Path('file') / 'last', lambda file: file.write(b'x')) for _ in range(2)])"
     process = script(f"from pathlib import Path\n{body}", tmp_path)
-    out, errors = process.communicate(timeout=20)
+    out, errors = process.communicate(timeout=TIMEOUT_S)
     assert (out, errors.count("Cannot write the checkpoint")) == ("[False, False]\n", 1)
 
 
@@ -152,7 +153,7 @@ def test_sigterm_lets_the_loop_save_and_ask_to_be_requeued(tmp_path: Path) -> No
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGTERM)
-    assert process.communicate(timeout=20)[0] == "saved preempt\n"
+    assert process.communicate(timeout=TIMEOUT_S)[0] == "saved preempt\n"
     assert process.returncode == 75
 
 
@@ -162,12 +163,12 @@ def test_a_handler_that_was_there_before_still_runs(tmp_path: Path) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGTERM)
-    assert process.communicate(timeout=20)[0] == "mine\nsaved None\n"
+    assert process.communicate(timeout=TIMEOUT_S)[0] == "mine\nsaved None\n"
 
 
 def test_should_stop_first_asked_in_a_thread_says_where_to_ask(tmp_path: Path) -> None:
     body = "import threading\nt = threading.Thread(target=should_stop)\nt.start()\nt.join()"
-    assert "in the main thread" in script(body, tmp_path).communicate(timeout=20)[1]
+    assert "in the main thread" in script(body, tmp_path).communicate(timeout=TIMEOUT_S)[1]
 
 
 def test_without_a_reason_file_there_is_no_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +209,7 @@ save_atomically(Path("last"), write)
     assert process.stdout is not None
     assert process.stdout.readline() == "writing\n"
     process.kill()
-    process.communicate(timeout=20)
+    process.communicate(timeout=TIMEOUT_S)
     assert (tmp_path / "last").read_bytes() == b"old"
 
 

@@ -20,7 +20,7 @@ from engines.supervision.isolation import Isolation
 from engines.supervision.processes import kill, marked
 
 Found = TypeVar("Found")
-GIVE_UP_AFTER_S = 30.0
+GIVE_UP_AFTER_S = 120.0
 TO_COME = (Phase.LAUNCHING, Phase.RUNNING)
 
 

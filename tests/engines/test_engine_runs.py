@@ -15,6 +15,7 @@ from engines.protocol import OUTPUT, EngineError, NodeLaunch, Phase, SiteReason,
 from tests.engines.engine_lab import Lab, python, until
 
 
+@pytest.mark.every_isolation
 @pytest.mark.on_slurm
 def test_a_job_runs_to_its_end_with_its_exit_code(lab: Lab) -> None:
     report = lab.end_of(lab.launch("exit 3"))
@@ -167,6 +168,7 @@ def test_a_command_that_cannot_run_says_what_to_do(
     assert advice in report.message
 
 
+@pytest.mark.every_isolation
 @pytest.mark.on_slurm
 def test_each_rank_has_its_own_variables_and_log(lab: Lab) -> None:
     attempt = lab.run("echo $RANK_HERE", ranks=2)
@@ -182,6 +184,7 @@ def test_an_attempt_lasts_until_its_last_rank_has_ended(lab: Lab, place: Path) -
     assert lab.end_of(attempt).exit_code == 0
 
 
+@pytest.mark.every_isolation
 @pytest.mark.on_slurm
 def test_a_rank_that_fails_takes_the_others_with_it_and_gives_the_exit_code(lab: Lab) -> None:
     attempt = lab.launch("[ $RANK_HERE = 1 ] && exit 9; exec sleep 3600", ranks=2)
@@ -396,6 +399,7 @@ def test_no_stream_of_a_job_is_a_terminal(lab: Lab) -> None:
     assert lab.output(attempt) == b"unfinished"
 
 
+@pytest.mark.every_isolation
 @pytest.mark.on_slurm
 def test_secrets_reach_the_job_are_masked_in_its_log_and_stay_in_no_file(lab: Lab) -> None:
     attempt = lab.run('echo "it is $KEY"; test ${#KEY} = 16', secrets={"KEY": "value-of-the-key"})

@@ -76,6 +76,7 @@ def run(lab: Lab, attempt: int, *argv: str, rank: int = 0) -> tuple[bytes, bytes
         return one.all()
 
 
+@pytest.mark.every_isolation
 @pytest.mark.on_slurm
 def test_a_command_runs_beside_the_job_with_its_environment_and_folder(lab: Lab) -> None:
     attempt = running(lab, "touch here; echo up; sleep 3600", env={"A": "b c"})

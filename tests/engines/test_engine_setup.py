@@ -39,6 +39,7 @@ def test_jobs_with_another_key_have_another_environment(lab: Lab) -> None:
     assert lab.report(other).exit_code == 127
 
 
+@pytest.mark.every_isolation
 @pytest.mark.on_slurm
 def test_a_setup_that_fails_is_named_as_such_and_the_job_does_not_start(lab: Lab) -> None:
     attempt = lab.run("echo started", setup=with_setup("echo no such package; exit 3"))

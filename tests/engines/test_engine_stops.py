@@ -56,6 +56,7 @@ def test_a_program_below_a_shell_has_its_grace_when_the_shell_dies_at_once(lab: 
     assert saved(lab) == ["drain"]
 
 
+@pytest.mark.every_isolation
 @pytest.mark.on_slurm
 def test_a_job_that_ignores_the_request_is_killed_after_its_grace(lab: Lab) -> None:
     attempt = lab.launch(STUBBORN)
@@ -103,6 +104,7 @@ def test_a_rank_that_stops_sooner_takes_nothing_off_the_grace_of_the_others(lab:
     assert report.ended_at - report.started_at > timedelta(seconds=6)
 
 
+@pytest.mark.every_isolation
 @pytest.mark.on_slurm
 def test_a_stop_right_after_the_launch_is_not_lost(lab: Lab) -> None:
     attempt = lab.launch("exec sleep 3600")
@@ -148,6 +150,7 @@ def test_grandchildren_are_gone_when_the_job_has_ended(lab: Lab) -> None:
     assert lab.processes(attempt) == []
 
 
+@pytest.mark.every_isolation
 @pytest.mark.on_slurm
 def test_grandchildren_without_the_mark_are_gone_when_the_job_has_ended(lab: Lab) -> None:
     name = f"36{os.getpid()}.{len(str(lab.isolation))}"
@@ -155,6 +158,7 @@ def test_grandchildren_without_the_mark_are_gone_when_the_job_has_ended(lab: Lab
     assert running("sleep", name) == []
 
 
+@pytest.mark.every_isolation
 @pytest.mark.on_slurm
 def test_all_is_gone_when_the_supervisor_was_killed(lab: Lab) -> None:
     attempt = escape(lab)

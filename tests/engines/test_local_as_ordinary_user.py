@@ -24,8 +24,18 @@ pytestmark = [
 ]
 
 
+def test_an_ordinary_user_runs_and_stops_jobs(place: Path) -> None:
+    """Those of the contract that run under every isolation."""
+    run_as_nobody(place, "-m", "every_isolation")
+
+
+@pytest.mark.thorough
 def test_an_ordinary_user_can_do_all_the_same(place: Path) -> None:
     """In a user namespace, where it may make one: what a subreaper does has been tried as root."""
+    run_as_nobody(place)
+
+
+def run_as_nobody(place: Path, *chosen: str) -> None:
     shutil.copytree(PACKAGE, place / "engines", ignore=shutil.ignore_patterns("__pycache__"))
     tests = place / "tests" / "engines"
     tests.mkdir(parents=True)
@@ -37,7 +47,7 @@ def test_an_ordinary_user_can_do_all_the_same(place: Path) -> None:
         [
             *("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"),
             *(SYSTEM_PYTHON, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "-c", "/dev/null"),
-            *("--import-mode=importlib", "--rootdir", place, "tests"),
+            *("--import-mode=importlib", "--rootdir", place, *chosen, "tests"),
         ],
         cwd=place,
         env={

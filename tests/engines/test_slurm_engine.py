@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -168,15 +167,9 @@ def test_an_uneven_gang_has_its_gpus_where_it_was_placed(lab: SlurmLab) -> None:
     assert [lab.output(attempt, rank=rank) for rank in (0, 1)] == [b"0\n", b"0,1,2\n"]
 
 
-def until_late(look) -> None:
+def until_late(look):
     """As `until`, for what waits for the backfill scheduler, every 30 s."""
-    for _ in range(3):
-        try:
-            until(look)
-        except AssertionError:
-            continue
-        return
-    until(look)
+    return until(look, seconds=600)
 
 
 def test_secrets_of_a_job_are_not_in_slurms_state(lab: SlurmLab) -> None:
@@ -442,9 +435,8 @@ def test_a_report_that_comes_late_over_the_disk_is_waited_for(lab: SlurmLab) -> 
     folder = lab.folder(attempt)
     hidden = folder.exit.rename(folder.path / "hidden")
     assert lab.report(attempt).phase is Phase.RUNNING
-    time.sleep(lab.options.late_disk_s)
-    report = lab.report(attempt)
-    assert (report.phase, report.proven_gone) == (Phase.LOST, True)
+    until(lambda: lab.report(attempt).phase is Phase.LOST)
+    assert lab.report(attempt).proven_gone
     hidden.rename(folder.exit)
     assert lab.report(attempt).exit_code == 4
 
@@ -457,14 +449,18 @@ def test_a_dead_node_holds_its_own_gpus_not_those_of_the_rest(lab: SlurmLab) -> 
     (daemon,) = [pid for step in ("0", "1") for pid in step_daemon(lab, attempt, step) if is_of_node(pid, "n2")]
     os.kill(daemon, signal.SIGKILL)
     try:
-        until_late(lambda: lab.report(attempt).phase not in (Phase.LAUNCHING, Phase.RUNNING))
-        report = lab.report(attempt)
-        assert (report.phase, report.reason) == (Phase.LOST, SiteReason.NODE_FAILED)
+        report = until_late(lambda: report_of_end(lab, attempt))
+        assert (report.phase, report.reason) == (Phase.LOST, SiteReason.NODE_FAILED), report
         assert (report.proven_gone, list(report.silent_nodes)) == (False, ["n2"])
     finally:
         lab.cluster.start_node("n2")
     until_late(lambda: lab.report(attempt).proven_gone)
     until(lambda: node(lab, "n2").state is NodeState.OK)
+
+
+def report_of_end(lab: SlurmLab, attempt: int):
+    report = lab.report(attempt)
+    return None if report.phase in (Phase.LAUNCHING, Phase.RUNNING) else report
 
 
 def step_daemon(lab: SlurmLab, attempt: int, step: str) -> list[int]:

@@ -2,10 +2,12 @@
 
 import json
 import re
+from datetime import timedelta
 
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from cluster_app.models import GpuType, Node
 from cluster_app.storage import Volunteers
@@ -303,9 +305,10 @@ def test_cancelling_a_running_job_names_its_gpus_and_the_work_at_stake(lab, web)
     lab.node("n1")
     job = lab.submit(UNTIL_LET_GO, gpus=2)
     lab.running(job)
+    Attempt.objects.filter(job=job).update(started_at=timezone.now() - timedelta(hours=1))
     shown = web(lab.user()).get(reverse("cancel-jobs"), {"job": str(job.pk)}).content.decode()
     assert "2 x A100" in shown
-    assert re.search(r"[\d.]+ GPU-(seconds|minutes)", shown)
+    assert re.search(r"known to be saved: <b>2(\.\d)? GPU-hours", shown), shown
 
 
 def test_every_tab_of_a_preempted_job_answers_and_the_attempt_that_was_stopped_has_a_receipt(preempted, lab, web):

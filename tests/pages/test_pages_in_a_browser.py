@@ -27,7 +27,7 @@ from tests.service_lab import UNTIL_LET_GO
 
 STRICT = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'"
 
-expect.set_options(timeout=30_000)  # a limit for a loaded machine; nothing waits for it
+expect.set_options(timeout=300_000)  # a limit for a loaded machine; nothing waits for it
 
 skip_module_without_chromium()
 

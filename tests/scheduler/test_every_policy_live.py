@@ -27,7 +27,12 @@ KINDS = {
 }
 
 
-@pytest.fixture(params=POLICIES)
+ONCE = ("motley", "max_min_fairness", "fifo")
+"""One of jobs, one of shares and one queue; the others start jobs by the same code."""
+CASES = [pytest.param(name, marks=() if name in ONCE else pytest.mark.thorough) for name in POLICIES]
+
+
+@pytest.fixture(params=CASES)
 def policy(request: pytest.FixtureRequest, lab: Lab) -> str:
     """It decides from now on, with every parameter given; there is room for all, if it is shared well."""
     name: str = request.param

@@ -316,6 +316,7 @@ def _total(model: type[Model], column: str) -> float:
     return float(sums["total"] or 0.0)
 
 
+@pytest.mark.more_examples
 def test_jobs_attempts_claims_and_leases_stay_as_promised(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(fleet.FACTORIES, Engine.Kind.LOCAL.value, lambda _: Lifecycle.engine)
     Lifecycle.lab = lab

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.deployment import ROOT, Deployment, kill_all, wait_for
+from tests.deployment import PATIENCE_S, ROOT, Deployment, kill_all, wait_for
 from tests.migrated_database import copy_migrated_file
 from tests.private_servers import free_port
 
@@ -57,7 +57,7 @@ class Service(Deployment):
         """As Ctrl-C."""
         if self.process and self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
-            self.process.wait(60)
+            self.process.wait(PATIENCE_S)
 
     def kill(self) -> None:
         """As a power cut for everything but the jobs and their supervisors."""

@@ -17,7 +17,7 @@ import pytest
 from engines.agent.__main__ import REFUSED
 from engines.attempt_files import AttemptFolder
 from engines.supervision.processes import kill, marked
-from tests.deployment import ROOT, others, told, wait_for
+from tests.deployment import PATIENCE_S, ROOT, others, told, wait_for
 from tests.nvml_driver import compiled_driver
 from tests.service.running_service import Service, a_service
 
@@ -67,7 +67,9 @@ class AgentProcess:
         environment = self._environment | {"MOTLEY_JOIN_TOKEN": told_once.stdout.strip()}
 
         def has_joined() -> bool:
-            done = subprocess.run(self._command("join", *words), env=environment, cwd=ROOT, check=False, timeout=60)
+            done = subprocess.run(
+                self._command("join", *words), env=environment, cwd=ROOT, check=False, timeout=PATIENCE_S
+            )
             assert done.returncode in (0, REFUSED)
             return done.returncode == 0
 
@@ -97,7 +99,7 @@ class AgentProcess:
 
     def exit_status(self) -> int:
         assert self.process is not None
-        return self.process.wait(60)
+        return self.process.wait(PATIENCE_S)
 
     def clear_away(self) -> None:
         if self.process is not None:

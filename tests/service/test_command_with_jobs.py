@@ -15,7 +15,7 @@ from tests.service.running_service import Service, a_service
 
 JOB = ("--gpus", "1", "--team", "vision")
 UNTIL_LET_GO = 'echo begun; while [ ! -e "$MOTLEY_CHECKPOINT_DIR/go" ]; do sleep 0.05; done; echo let go'
-TIMEOUT_S = 120
+TIMEOUT_S = 300
 
 
 @pytest.fixture(scope="module")

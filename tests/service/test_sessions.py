@@ -14,7 +14,7 @@ import pytest
 
 from motley_client import Client
 from motley_client.errors import AuthError, Conflict, Unreachable
-from tests.deployment import wait_for
+from tests.deployment import PATIENCE_S, wait_for
 from tests.service.running_service import Service, a_service
 from tests.service.test_command_with_jobs import motley, started, submitted
 
@@ -93,7 +93,7 @@ def test_a_session_ends_with_its_job(service: Service, client: Client) -> None:
         assert session.stdout is not None
         assert session.stdout.readline() == "up\n"
         client.cancel(job)
-        session.communicate(timeout=60)
+        session.communicate(timeout=PATIENCE_S)
         assert session.returncode != 0
     wait_for("nothing of it is left", lambda: not service.job_processes())
 

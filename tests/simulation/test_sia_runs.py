@@ -123,6 +123,7 @@ def original_of(name: str) -> dict[str, Any]:
     return expected(f"sia-{name.split('/')[1].replace('workload', 'philly')}")
 
 
+@pytest.mark.thorough
 @pytest.mark.xdist_group("philly")
 @pytest.mark.parametrize("name", [*PHILLY, "derived/philly-1-rigid"])
 def test_whole_workloads_take_as_long_as_in_the_original(name):
@@ -134,6 +135,7 @@ def test_whole_workloads_take_as_long_as_in_the_original(name):
     assert found["makespan_h"] == pytest.approx(original["makespan_h"], rel=LONG_JOBS)
 
 
+@pytest.mark.thorough
 @pytest.mark.xdist_group("philly")
 def test_phillys_workloads_together_take_as_long_as_in_the_original():
     """Over several workloads what hangs on equals cancels out."""

@@ -13,7 +13,7 @@ from multiprocessing.synchronize import Barrier
 from typing import Any
 
 PROCESSES = 4
-PATIENCE_S = 120
+PATIENCE_S = 600
 Action = tuple[Any, ...]
 """Name of a function of concurrent_actions, and its arguments."""
 

@@ -20,7 +20,7 @@ PYTHON = Path(settings.BASE_DIR) / ".cache" / "torch" / "bin" / "python"
 def torch_python() -> Path:
     """The Python that has PyTorch."""
     if not PYTHON.exists() and os.environ.get("CI") != "true":
-        pytest.skip("PyTorch is not installed: ./bootstrap.sh test says why")
+        pytest.skip("PyTorch is not installed: ./bootstrap.sh test-all says why")
     return PYTHON
 
 

@@ -30,12 +30,16 @@ mount -t devpts pts /dev/pts
 mount -t cgroup2 cgroup /sys/fs/cgroup
 mount -t hostfs -o {shared} none /mnt
 """
-COMMAND = """
-ip link set lo up
+SHOWN_AGAIN = """
+mkdir -p {path}
+mount -r -t hostfs -o {path} none {path}
+"""
+"""A folder of this machine that its empty /tmp hides."""
+COMMAND = """#!/bin/sh
 cd {folder}
 {command} >/mnt/output 2>&1
 echo $? >/mnt/code
-poweroff -f
+exec poweroff -f {as_systemd}
 """
 UNITS = """
 mkdir -p /run/systemd/system
@@ -47,8 +51,7 @@ COMMAND_UNIT = """
 DefaultDependencies=no
 [Service]
 Type=oneshot
-WorkingDirectory={folder}
-ExecStart=/bin/sh -c '{command} >/mnt/output 2>&1; echo $? >/mnt/code; exec poweroff -f -f'
+ExecStart=/bin/sh /mnt/command
 """
 
 
@@ -64,8 +67,8 @@ def is_here() -> bool:
 
 def run(argv: list[str], *, folder: Path, shared: Path) -> Ran:
     """Run a command as root of the other kernel; `shared` is a folder that it may write to, as /mnt."""
-    words = {"folder": shlex.quote(str(folder)), "command": shlex.join(argv)}
-    return _boot(COMMAND.format(**words), shared)
+    _write_command(argv, folder, shared)
+    return _boot("ip link set lo up\nexec /bin/sh /mnt/command\n", folder, shared)
 
 
 def run_under_systemd(argv: list[str], units: list[Path], *, folder: Path, shared: Path) -> Ran:
@@ -73,14 +76,26 @@ def run_under_systemd(argv: list[str], units: list[Path], *, folder: Path, share
     for unit in units:
         text = unit.read_text().replace("[Service]", "[Service]\nStandardError=file:/mnt/errors", 1)
         (shared / unit.name).write_text(text.replace("[Unit]", "[Unit]\nDefaultDependencies=no", 1))
-    words = {"folder": folder, "command": shlex.join(argv).replace("%", "%%")}
-    (shared / "command.service").write_text(COMMAND_UNIT.format(**words).replace("$?", "$$?"))
-    return _boot(UNITS.format(systemd=SYSTEMD), shared)
+    _write_command(argv, folder, shared, as_systemd="-f")
+    (shared / "command.service").write_text(COMMAND_UNIT)
+    return _boot(UNITS.format(systemd=SYSTEMD), folder, shared)
 
 
-def _boot(rest_of_init: str, shared: Path) -> Ran:
+def _write_command(argv: list[str], folder: Path, shared: Path, *, as_systemd: str = "") -> None:
+    words = {"folder": shlex.quote(str(folder)), "command": shlex.join(argv), "as_systemd": as_systemd}
+    (shared / "command").write_text(COMMAND.format(**words))
+
+
+def _shown_again(folder: Path) -> str:
+    """The checkout and its Python, where they lie below /tmp."""
+    hidden = {path for path in (folder, Path(sys.prefix), Path(sys.base_prefix)) if path.is_relative_to("/tmp")}
+    outermost = [path for path in sorted(hidden) if not any(path.is_relative_to(other) for other in hidden - {path})]
+    return "".join(SHOWN_AGAIN.format(path=shlex.quote(str(path))) for path in outermost)
+
+
+def _boot(rest_of_init: str, folder: Path, shared: Path) -> Ran:
     init = shared / "init"
-    init.write_text(MOUNTS.format(inside=INSIDE, shared=shared) + rest_of_init)
+    init.write_text(MOUNTS.format(inside=INSIDE, shared=shared) + _shown_again(folder) + rest_of_init)
     init.chmod(0o755)
     boot = [LINUX, f"mem={MEMORY}", "rootfstype=hostfs", "rootflags=/", "ro", f"init={init}", "quiet"]
     console = subprocess.run(

@@ -1,0 +1,98 @@
+"""The fewest quick tests that send a database every statement that all of them send, by greedy cover.
+
+`python -m tests.statement_cover` runs the quick tests that use the database on a private PostgreSQL, records the
+statements of each, with constants and the lengths of lists left out, and writes tests/statement_cover.txt: those that
+`make test` runs on PostgreSQL as well. pytest takes this module as a plugin that records.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from tests.tiers import ON_POSTGRESQL, STATEMENT_COVER
+
+FOLDER = "MOTLEY_TEST_STATEMENTS"
+"""Environment variable: where each worker writes `test<TAB>statement` lines."""
+CONSTANT = re.compile(r"'[^']*'|\b\d+\b")
+REPEATED = (
+    (re.compile(r"%s(?:, %s)+"), "%s"),
+    (re.compile(r"\(%s\)(?:, \(%s\))+"), "(%s)"),
+    (re.compile(r"(WHEN (\S.*?) THEN %s )(?:WHEN \2 THEN %s )+"), r"\1"),
+)
+"""What is as long as what it is about: lists, rows to insert, and cases of an update of many rows."""
+SPARED = ("SAVEPOINT", "RELEASE SAVEPOINT", "ROLLBACK", "TRUNCATE", "SET ")
+
+
+def normalised(statement: str) -> str:
+    """The statement without what one call of the same code has other than another."""
+    plain = CONSTANT.sub("0", " ".join(statement.split()))
+    for pattern, once in REPEATED:
+        plain = pattern.sub(once, plain)
+    return plain
+
+
+def greedy_cover(sent: Mapping[str, frozenset[str]]) -> list[str]:
+    """Tests that together send all statements: each time the one that adds most, and of equals the first by name."""
+    missing = frozenset[str]().union(*sent.values())
+    chosen = list[str]()
+    while missing:
+        best = min(sent, key=lambda test: (-len(sent[test] & missing), test))
+        chosen.append(best)
+        missing -= sent[best]
+    return sorted(chosen)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Record what the test, its fixtures and its requests send on this thread."""
+    if FOLDER not in os.environ:
+        return (yield)
+    found = set[str]()
+
+    def note(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
+        if not sql.startswith(SPARED):
+            found.add(normalised(sql))
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(note):
+        result = yield
+    name = item.nodeid.removeprefix("tests/").split("@")[0]
+    with (Path(os.environ[FOLDER]) / f"{os.getpid()}.tsv").open("a") as lines:
+        lines.writelines(f"{name}\t{statement}\n" for statement in found)
+    return result
+
+
+def recorded(folder: Path) -> dict[str, frozenset[str]]:
+    sent = dict[str, set[str]]()
+    for path in folder.glob("*.tsv"):
+        for line in path.read_text().splitlines():
+            test, _, statement = line.partition("\t")
+            sent.setdefault(test, set()).add(statement)
+    return {test: frozenset(statements) for test, statements in sent.items()}
+
+
+def main() -> int:
+    """Write the list; words are pytest's, as `-n 2`."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "tests.private_servers", sys.executable, "-m", "pytest", "-q"]
+        options = ["-p", "tests.statement_cover", "-p", "no:randomly", "-m", "database and not slow", *sys.argv[1:]]
+        folders = [f"tests/{name}" for name in ON_POSTGRESQL if name != "security"]
+        done = subprocess.run([*command, *options, *folders], env=os.environ | {FOLDER: folder}, check=False)
+        sent = recorded(Path(folder))
+    if done.returncode == 0:
+        cover = greedy_cover(sent)
+        STATEMENT_COVER.write_text("".join(f"{test}\n" for test in cover))
+        print(f"{len(cover)} of {len(sent)} tests send all {len(frozenset().union(*sent.values()))} statements")
+    return done.returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
