@@ -15,7 +15,7 @@ from allocation.policies import POLICIES, Need, Preempts
 from allocation.policies.parameters import Parameter
 from jobs_app.permissions import StaffChanges
 from jobs_app.submission.fields import Number
-from rest.bodies import Strict, Text, body_of
+from rest.bodies import DictOf, Strict, Text, body_of
 from rest.choices import Choice
 from rest.etags import IF_MATCH, IF_NONE_MATCH, refuse_stale
 from rest.pagination import NewestFirst
@@ -91,12 +91,17 @@ class SettingAnswer(serializers.ModelSerializer[PolicySetting]):
         return serializers.DateTimeField().to_representation(setting.created_at) if setting.pk else None
 
 
+MOST_PARAMETERS = 100
+
+
 class SettingSpec(Strict):
     """New policy setting. Fields that are left out stay; the parameters of another policy have their defaults."""
 
     policy = Choice(list(POLICIES))
-    parameters = serializers.DictField(
-        required=False, help_text="Values by name; parameters that are left out have their defaults."
+    parameters = DictOf(
+        most=MOST_PARAMETERS,
+        required=False,
+        help_text="Values by name; parameters that are left out have their defaults.",
     )
     round_length_s = Number(required=False, min_value=1, max_value=LONGEST_S)
     min_run_s = Number(required=False, min_value=0, max_value=LONGEST_S)

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from cluster_app.models import GpuType, Node, zone_is_known
 from jobs_app.models import Team
 from jobs_app.permissions import StaffChanges, caller
-from rest.bodies import Strict, Text, body_of
+from rest.bodies import DictOf, ListOf, Strict, Text, body_of
 from rest.pagination import OldestFirst
 from rest.representation import ShowMany, ShowOne, single
 from scheduler_app.models import TimeWindow
@@ -35,7 +35,7 @@ def _by_name(model: Any, field: type[serializers.SlugRelatedField[Any]] = serial
     return field(slug_field="name", queryset=model.objects.all(), required=False, error_messages=messages)
 
 
-class NodesByName(serializers.ListField):
+class NodesByName(ListOf):
     """Names of nodes, looked up in one query."""
 
     child = serializers.CharField(max_length=100)
@@ -53,9 +53,7 @@ class WindowSpec(Strict):
 
     reason = Text(max_length=200, help_text="Shown to the owners of the jobs that wait or are stopped.")
     nodes = NodesByName(required=False, max_length=MOST_NODES)
-    labels = serializers.DictField(
-        child=Text(max_length=200), required=False, help_text="Also the nodes that have all of these."
-    )
+    labels = DictOf(child=Text(max_length=200), required=False, help_text="Also the nodes that have all of these.")
     team = _by_name(Team)
     gpu_type = _by_name(GpuType, ByNameInAnyCase)
     gpus = serializers.IntegerField(
