@@ -10,12 +10,12 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 SECRETS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"mot_[\w-]{20,}"), "mot_…"),
-    (re.compile(r"job_[\w-]+:[\w-]+:[\w-]{20,}"), "job_…"),
+    (re.compile(r"(?<![\w-])job_[\w-]+:[\w-]+:[\w-]{20,}"), "job_…"),
     (re.compile(r"(?i)bearer\s+\S+"), "Bearer …"),
     (re.compile(r"\b(sessionid|csrftoken)=[^\s;]+"), r"\1=…"),
     (re.compile(r"://[^/@\s]*@"), "://…@"),
-    # PostgreSQL quotes the whole row that broke a rule, and a job's row has its environment.
-    (re.compile(r"Failing row contains \(.*\)", re.DOTALL), "Failing row contains (…)"),
+    # PostgreSQL quotes the whole row that broke a rule, and a job's row has its environment. Nothing tells its end.
+    (re.compile(r"Failing row contains \(.*", re.DOTALL), "Failing row contains (…)"),
 )
 
 

@@ -14,6 +14,7 @@ from allauth.socialaccount.providers.oauth2.views import OAuth2CallbackView, OAu
 from allauth.socialaccount.providers.openid_connect.provider import OpenIDConnectProvider
 from allauth.socialaccount.providers.openid_connect.views import OpenIDConnectOAuth2Adapter
 from django.conf import settings
+from django.contrib import messages
 from django.contrib.auth import login as log_in
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -23,6 +24,7 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from jobs_app.group_teams import follow_groups, granted_by
+from jobs_app.linking import clear_for_link
 
 log = logging.getLogger(__name__)
 BACKEND = "django.contrib.auth.backends.ModelBackend"
@@ -30,6 +32,7 @@ NOT_IN_NAMES = re.compile(r"[^\w.@+-]")
 MOST_OF_NAME = 140
 NO_ACCOUNT = "You have no account here yet. Ask an administrator to add one with your mail address."
 INACTIVE = "Your account is not active. Ask an administrator."
+LINKED = "This account is linked to your single sign-on now. What could have been set by somebody else has ended."
 FAILED = "The identity provider and Motley could not agree on who you are. Try again, or ask an administrator."
 
 
@@ -119,11 +122,13 @@ class Accounts(DefaultSocialAccountAdapter):  # type: ignore[misc]
     def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> NoReturn:
         """Log in, and leave allauth's flow."""
         claims = sociallogin.account.extra_data["id_token"]
-        account = identify(claims)
+        account, ended = identify(claims)
         if account is None or not account.user.is_active:
             raise ImmediateHttpResponse(_refused(request, INACTIVE if account else NO_ACCOUNT, status=403))
         follow(account.user, claims)
         log_in(request, account.user, backend=BACKEND)
+        if ended:
+            messages.warning(request, f"{LINKED} Ended: {', '.join(ended)}.")
         raise ImmediateHttpResponse(redirect(_next_of(request, sociallogin.state)))
 
     def on_authentication_error(self, request: HttpRequest, provider: Any, **kwargs: Any) -> NoReturn:
@@ -145,24 +150,35 @@ def _next_of(request: HttpRequest, state: Mapping[str, Any]) -> str:
 
 
 @transaction.atomic
-def identify(claims: Mapping[str, Any]) -> SocialAccount | None:
-    """The account of issuer and subject, linked or made at the first login; None: there is none, and none is made."""
+def identify(claims: Mapping[str, Any]) -> tuple[SocialAccount | None, list[str]]:
+    """The account of issuer and subject, linked or made at the first login, with what has ended in it by the link.
+
+    None: there is none, and none is made.
+    """
     key = {"provider": settings.MOTLEY_OIDC_ISSUER, "uid": str(claims["sub"])}
     if known := SocialAccount.objects.select_related("user").filter(**key).first():
-        return known
-    user = _invited(claims) or (_new_user(claims) if settings.MOTLEY_OIDC_ACCOUNTS == "all" else None)
-    return SocialAccount.objects.create(user=user, extra_data={}, **key) if user else None
+        return known, []
+    invited = _invited(claims)
+    user = invited or (_new_user(claims) if settings.MOTLEY_OIDC_ACCOUNTS == "all" else None)
+    if user is None:
+        return None, []
+    linked = SocialAccount.objects.create(user=user, extra_data={}, **key)
+    return linked, clear_for_link(user) if invited else []
 
 
 def _invited(claims: Mapping[str, Any]) -> User | None:
-    """The one account with the *verified* mail address that no identity has yet; never that of an administrator."""
+    """The one account with the *verified* mail address; no administrator's, and none that an identity has already.
+
+    Two with one address are nobody's: the other one could be an administrator's, or already linked.
+    """
     mail = str(claims.get("email") or "")
     if claims.get("email_verified") is not True or not mail:
         return None
-    linked = SocialAccount.objects.filter(provider=settings.MOTLEY_OIDC_ISSUER).values("user")
-    found = User.objects.filter(email__iexact=mail, is_staff=False, is_superuser=False).exclude(pk__in=linked)
-    accounts = list(found[:2])
-    return accounts[0] if len(accounts) == 1 else None
+    accounts = list(User.objects.select_for_update().filter(email__iexact=mail).order_by("pk"))
+    if len(accounts) != 1 or accounts[0].is_staff or accounts[0].is_superuser:
+        return None
+    linked = SocialAccount.objects.filter(provider=settings.MOTLEY_OIDC_ISSUER, user=accounts[0])
+    return None if linked.exists() else accounts[0]
 
 
 def _new_user(claims: Mapping[str, Any]) -> User:

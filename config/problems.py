@@ -22,7 +22,8 @@ from engines.protocol import EngineError
 from insight_app.errors import InsightError, TooManySolves
 from jobs_app.errors import Conflict, FilesDeleted, InvalidSpec, JobsError, NotAccepted, NotAllowed
 from scheduler_app.errors import LeaseLost, SchedulerError
-from web.rest.errors import NOT_VALID, Fault, InvalidRequest, faults_of
+from web.rest.errors import NOT_VALID, Fault, InvalidRequest, bounded, faults_of
+from web.rest.parsers import largest_body_of, too_large
 
 CONTENT_TYPE = "application/problem+json"
 OURS = (JobsError, ClusterError, ConnectionsError, SchedulerError, InsightError, InvalidRequest, EngineError)
@@ -57,8 +58,8 @@ def answer(error: Exception, context: dict[str, Any]) -> Response | None:
     """Problem document of an expected error, ours or REST framework's; None (500) for any other."""
     request: HttpRequest = context["request"]
     if isinstance(error, RequestDataTooBig):
-        limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-        return _response(request, 413, code="too_large", detail=f"A request may have at most {limit} bytes.")
+        most = largest_body_of(context.get("view"), str(request.method))
+        return _response(request, 413, code="too_large", detail=too_large(most))
     if isinstance(error, OURS):
         return _answer_of_ours(request, error)
     if isinstance(error, OperationalError | InterfaceError):
@@ -68,7 +69,7 @@ def answer(error: Exception, context: dict[str, Any]) -> Response | None:
     response = exception_handler(error, context)
     if response is None:
         return None
-    faults = list(faults_of(error.detail)) if isinstance(error, exceptions.ValidationError) else []
+    faults = bounded(faults_of(error.detail)) if isinstance(error, exceptions.ValidationError) else []
     document = _response(
         request, response.status_code, code=_code_of(error), detail=_detail_of(error, context), errors=faults
     )

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime
 
-from web.rest.errors import Fault, encodable
+from web.rest.errors import Fault, bounded, encodable
 
 
 class JobsError(Exception):
@@ -19,7 +19,7 @@ class InvalidSpec(JobsError):
     code = "invalid_spec"
 
     def __init__(self, faults: Iterable[Fault]) -> None:
-        self.faults = tuple(faults)
+        self.faults = tuple(bounded(faults))
         super().__init__("; ".join(f"{fault['pointer'] or '/'}: {fault['detail']}" for fault in self.faults))
 
     @classmethod

@@ -40,6 +40,8 @@ def invite(username: str, *, email: str, team: Team, lead: bool, actor: User, no
 
 
 def _new_account(username: str, email: str) -> User:
+    if email and User.objects.filter(email__iexact=email).exists():
+        raise NotAccepted("email", "An account has this mail address: add that one to the team, or leave this empty.")
     user = User(username=username, email=email)
     user.set_unusable_password()
     try:

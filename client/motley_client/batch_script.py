@@ -31,6 +31,8 @@ OTHERWISE = {
 }
 """Options that are not honoured, and what there is in their place."""
 DEPENDENCIES = {"afterok": "success", "afterany": "end"}
+MOST_CHARACTERS = 10_000
+"""Of a line with options: shlex takes quadratic time for a long word."""
 MIB_PER = {"": 1, "K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}
 
 
@@ -83,6 +85,8 @@ def _options(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _options_of_line(line: str, number: int) -> Iterator[tuple[str, str]]:
+    if len(line) > MOST_CHARACTERS:
+        raise SpecError(f"line {number}: a line with options may have at most {MOST_CHARACTERS:,} characters.")
     try:
         words = shlex.split(line, comments=True)
     except ValueError as error:
@@ -221,7 +225,7 @@ def _environment(left: dict[str, str], environment: Mapping[str, str]) -> dict[s
 
 def _command(script: Script, arguments: list[str]) -> list[str]:
     """The interpreter of the first line with the text itself: no file needs to be on the nodes."""
-    interpreter = shlex.split(script.text.splitlines()[0].removeprefix("#!"))
+    interpreter = shlex.split(script.text.splitlines()[0].removeprefix("#!")[:MOST_CHARACTERS])
     programs = [PurePath(word).name for word in interpreter if not word.startswith("-")]
     if any(re.fullmatch(r"python[0-9.]*", program) for program in programs):
         return [*interpreter, "-c", script.text, *arguments]
@@ -239,7 +243,7 @@ def _not_honoured(name: str, value: str) -> str:
 
 
 def _in_text(text: str) -> Iterator[str]:
-    if re.search(r"^\s*srun\b", text, re.MULTILINE):
+    if re.search(r"^[ \t]*srun\b", text, re.MULTILINE):
         yield "it calls srun: the command already starts on each node, and only nodes of a Slurm engine have srun"
     if "SLURM_ARRAY_TASK_ID" in text:
         yield "it reads SLURM_ARRAY_TASK_ID: the index is in MOTLEY_ARRAY_INDEX"

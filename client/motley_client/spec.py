@@ -46,6 +46,8 @@ def command_of(words: Sequence[str]) -> str | list[str] | None:
     return words[0] if len(words) == 1 else list(words)
 
 
+MOST_PARSED = 10_000
+"""Characters of a command in which its name is looked for: shlex takes quadratic time for a long word."""
 LAUNCHERS = {"env", "python", "python3", "torchrun", "accelerate", "launch", "bash", "sh", "nohup", "time", "uv", "run"}
 """Words before the program that a command is about."""
 
@@ -64,8 +66,8 @@ def name_of(command: str | Sequence[str]) -> str:
 
 def _words(line: str) -> list[str]:
     try:
-        return shlex.split(line)
-    except ValueError:  # an unbalanced quote, which the shell will report
+        return shlex.split(line[:MOST_PARSED])
+    except ValueError:  # an unbalanced quote, which the shell will report, or one that closes later
         return line.split()
 
 

@@ -21,7 +21,7 @@ PART_BYTES = 256 * 1024
 """Of each stream, at most, in one part."""
 PART_RECORDS = 2000
 LONGEST_LINE_BYTES = 64 * 1024
-"""A line that goes on for longer is cut."""
+"""A longer line is cut into several."""
 MOST_RANKS = 16
 """Read together; of a wider gang one rank is chosen."""
 
@@ -72,11 +72,15 @@ class _Merge:
     partial: dict[Stream, bytes] = field(default_factory=dict)
 
     def take(self, stream: Stream, data: bytes, at_ms: int) -> None:
-        *whole, rest = (self.partial.get(stream, b"") + data).split(b"\n")
-        if len(rest) > LONGEST_LINE_BYTES:
-            whole, rest = [*whole, rest], b""
+        found = (self.partial.get(stream, b"") + data).split(b"\n")
+        *whole, rest = (piece for line in found for piece in _pieces(line))
         self.lines += [Line(at_ms, self.rank, stream, line) for line in whole]
         self.partial[stream] = rest
+
+
+def _pieces(line: bytes) -> list[bytes]:
+    """A line, or the pieces of one that is longer than `LONGEST_LINE_BYTES`."""
+    return [line[at : at + LONGEST_LINE_BYTES] for at in range(0, max(len(line), 1), LONGEST_LINE_BYTES)]
 
 
 def read_merged(

@@ -170,14 +170,14 @@ def _mib(text: str) -> float:
 def parse_partitions(text: str) -> list[Partition]:
     """Lines of `scontrol show partition -o`."""
     lines = [line for line in text.splitlines() if line.startswith("PartitionName=")]
-    found = [dict(re.findall(r"(\w+)=(\S*)", line)) for line in lines]
+    found = [dict(re.findall(r"\b(\w+)=(\S*)", line)) for line in lines]
     return [Partition(one["PartitionName"], one.get("Default") == "YES", one.get("State", "UP")) for one in found]
 
 
 def parse_reservations(text: str) -> list[Reservation]:
     """Lines of `scontrol show reservation -o`, without reservations of single cores, licences or burst buffers."""
     lines = [line for line in text.splitlines() if line.startswith("ReservationName=") and " CoreIDs=" not in line]
-    return [_reservation(dict(re.findall(r"(\w+)=(\S*)", line))) for line in lines]
+    return [_reservation(dict(re.findall(r"\b(\w+)=(\S*)", line))) for line in lines]
 
 
 def _reservation(fields: dict[str, str]) -> Reservation:
@@ -245,7 +245,7 @@ def parse_node(line: str) -> SlurmNode:
 def parse_gpus(gres: str) -> dict[str, int]:
     """GPU types with their counts in a text of generic resources: `gpu:a100:4(S:0-1),shard:8` is 4 of a100."""
     found: dict[str, int] = {}
-    for part in re.sub(r"\([^)]*\)", "", gres).split(","):
+    for part in re.sub(r"\([^()]*\)", "", gres).split(","):
         kind, *rest = part.split(":")
         if kind != "gpu":
             continue

@@ -14,7 +14,6 @@ from jobs_app.measurement.counters import Count, tally
 from jobs_app.models import Attempt, Job, JobEvent, JobTag, Metric, Reason
 from jobs_app.notifications.outbox import announce_ends
 from jobs_app.submission.admission import note_of_weight, weight_faults
-from jobs_app.submission.conversion import parse_change
 
 State = Job.State
 StopReason = Attempt.StopReason
@@ -70,9 +69,8 @@ def requeue_job(job: Job, *, actor: User | None) -> None:
             raise Conflict("Only a job that has started can be requeued.")
 
 
-def change_job(job: Job, data: Any, *, actor: User, administrator: bool = False) -> None:
-    """Change name, weight, times, limits, tags or retries; of a finished job only name and tags."""
-    asked = parse_change(data)
+def change_job(job: Job, asked: Mapping[str, Any], *, actor: User, administrator: bool = False) -> None:
+    """Change name, weight, times, limits, tags or retries, as `parse_change` reads them; of a finished job two."""
     with transaction.atomic():
         lock_job(job.pk)
         found = Job.objects.select_related("team", "code").get(pk=job.pk)

@@ -24,6 +24,8 @@ from jobs_app.submission.volunteers import volunteers_of
 from web.rest.errors import Fault
 
 MOST_IDS_PER_QUERY = 5000
+MOST_PARSED = 10_000
+"""Characters of a command in which its program is looked for: shlex takes quadratic time for a long word."""
 PLAIN_FIRST_WORD = re.compile(r"""\s*([^\s'"\\]+)(?:\s|\Z)""")
 
 
@@ -270,8 +272,8 @@ def _program(command: str | list[str]) -> str:
     ]:  # the usual case, and a hundred times as fast
         return plain[1]
     try:
-        words = shlex.split(command)
-    except ValueError:  # an unbalanced quote, which the shell will report
+        words = shlex.split(command[:MOST_PARSED])
+    except ValueError:  # an unbalanced quote, which the shell will report, or one that closes later
         words = command.split()
     programs = (word for word in words if not re.match(r"[A-Za-z_]\w*=", word))  # `A=1 python` runs python
     return next(programs, "")

@@ -11,11 +11,9 @@ from uuid_utils.compat import uuid7
 from jobs_app.errors import InvalidSpec, TooManyJobs
 from jobs_app.submission.admission import Admission, Admitted, ParsedSpec
 from jobs_app.submission.conversion import SpecReader
-from web.rest.errors import Fault
+from web.rest.errors import MORE_FAULTS, MOST_FAULTS, Fault
 
 LARGEST_BATCH = 10_000
-MOST_FAULTS = 100
-"""Faults after which the rest of a batch is not looked at: thousands in an answer help nobody, and take a minute."""
 
 
 def admitted_batch(data: Any, owner: User, *, administrator: bool = False) -> list[Admitted]:
@@ -44,7 +42,7 @@ def _first(faults: Sequence["PlacedFault"]) -> Iterator[Fault]:
     yield from (fault for _, fault in sorted(faults, key=lambda placed: placed[0])[:MOST_FAULTS])
     if len(faults) >= MOST_FAULTS:
         text = f"Only the first {MOST_FAULTS} faults are listed; the jobs after them were not looked at."
-        yield Fault(pointer="/jobs", code="more_faults", detail=text)
+        yield Fault(pointer="/jobs", code=MORE_FAULTS, detail=text)
 
 
 PlacedFault = tuple[int, Fault]

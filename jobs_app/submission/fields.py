@@ -12,6 +12,7 @@ from rest_framework import serializers
 
 from jobs_app.models.secret import NAME as SECRET_NAME
 from jobs_app.models.team import LEAST_WEIGHT, MOST_WEIGHT
+from web.rest.bodies import DictOf, ListOf
 
 MOST_GPUS = 100_000
 LARGEST_BATCH = 2**31 - 1
@@ -47,7 +48,7 @@ class PlainText(serializers.CharField):
         return text
 
 
-class Mounts(serializers.ListField):
+class Mounts(ListOf):
     """Names of storage: [data, scratch]. Each has its path in MOTLEY_MOUNT_<NAME>."""
 
     def __init__(self, **kwargs: Any) -> None:
@@ -60,7 +61,7 @@ class Mounts(serializers.ListField):
         return names
 
 
-class GpuTypes(serializers.ListField):
+class GpuTypes(ListOf):
     """Names of GPU types: [a100, v100]. In any case: the names of the inventory are in lower case."""
 
     def __init__(self, **kwargs: Any) -> None:
@@ -70,7 +71,7 @@ class GpuTypes(serializers.ListField):
         return [name.lower() for name in super().to_internal_value(data)]
 
 
-class SecretNames(serializers.ListField):
+class SecretNames(ListOf):
     """Names of secrets of the submitter or the team: [WANDB_API_KEY]. Each is an environment variable of that name."""
 
     def __init__(self, **kwargs: Any) -> None:
@@ -251,15 +252,15 @@ class JobWeight(Number):
         super().__init__(min_value=LEAST_WEIGHT, max_value=MOST_WEIGHT, **kwargs)
 
 
-class Tags(serializers.DictField):
+class Tags(DictOf):
     """Tags by name: {project: imagenet}. A name has no '=', which separates name and value in a filter."""
 
     child = PlainText(max_length=100, allow_blank=True)
 
     def to_internal_value(self, data: Any) -> dict[str, str]:
-        tags: dict[str, str] = super().to_internal_value(data)
-        if len(tags) > MOST_TAGS:
+        if isinstance(data, Mapping) and len(data) > MOST_TAGS:
             raise serializers.ValidationError(f"A job may have at most {MOST_TAGS} tags.")
+        tags: dict[str, str] = super().to_internal_value(data)
         faulty = [name for name in tags if not (0 < len(name) <= 100 and name.isprintable()) or "=" in name]
         if faulty:
             text = "The name of a tag must have 1 to 100 printable characters, without '='."

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from rest_framework import serializers
@@ -35,8 +36,9 @@ from jobs_app.submission.fields import (
 )
 from jobs_app.submission.images import Image
 from jobs_app.submission.units import Memory, Seconds
-from web.rest.bodies import Strict
+from web.rest.bodies import DictOf, ListOf, Strict, with_note
 from web.rest.choices import Choice
+from web.rest.errors import MOST_FAULTS
 
 LARGEST_COMMAND_BYTES = 64 * 1024
 LONGEST_GRACE_S = 3600
@@ -148,7 +150,7 @@ class JobSpec(Strict):
         required=False,
         help_text="Makes the job's environment in $MOTLEY_ENV_DIR, once per GPU type and list of packages.",
     )
-    env = serializers.DictField(child=serializers.CharField(allow_blank=True, trim_whitespace=False), required=False)
+    env = DictOf(child=serializers.CharField(allow_blank=True, trim_whitespace=False), required=False)
     secrets = SecretNames(required=False)
     mounts = Mounts(required=False)
     gpus = Gpus(source="*", required=False, help_text="Required, unless `replicas` is given.")
@@ -177,7 +179,7 @@ class JobSpec(Strict):
         help_text="Stops a running job after this time without input or output of a session: for notebooks.",
     )
     retries = serializers.IntegerField(min_value=0, max_value=MOST_RETRIES, required=False)
-    after = serializers.ListField(child=After(), required=False, max_length=1000)
+    after = ListOf(child=After(), required=False, max_length=1000)
     array = Array(required=False, allow_null=True)
     tags = Tags(required=False)
 
@@ -199,8 +201,9 @@ class JobSpec(Strict):
         return path
 
     def validate_env(self, env: dict[str, str]) -> dict[str, str]:
-        if faults := {name: [fault] for name, value in env.items() if (fault := _env_fault(name, value))}:
-            raise serializers.ValidationError(faults)
+        faults = ((name, [fault]) for name, value in env.items() if (fault := _env_fault(name, value)))
+        if first := dict(islice(faults, MOST_FAULTS)):
+            raise serializers.ValidationError(with_note(first, is_cut=next(faults, None) is not None))
         return env
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -313,8 +316,9 @@ class JobChange(Strict):
     retries = serializers.IntegerField(min_value=0, max_value=MOST_RETRIES, required=False)
 
     def _unknown(self, names: Sequence[str]) -> dict[str, Any]:
-        fixed = [name for name in names if name in JobSpec().fields]
-        faults = super()._unknown([name for name in names if name not in fixed])
+        of_a_job = JobSpec().fields
+        fixed = [name for name in names if name in of_a_job]
+        faults = super()._unknown([name for name in names if name not in of_a_job])
         return faults | {name: [self._unchangeable(name)] for name in fixed}
 
     def _unchangeable(self, name: str) -> serializers.ErrorDetail:

@@ -20,6 +20,8 @@ PART = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 CLOCK = re.compile(r"(?:(\d{1,9})-)?(\d{1,9})(?::(\d{1,2}))?(?::(\d{1,2}))?")
 """Slurm's `days-hours:minutes:seconds`, without days `hours:minutes:seconds` or `minutes:seconds`."""
 LARGEST = 2**31 - 1
+MOST_CHARACTERS = 400
+"""Of a quantity; a number of 400 digits is still one, which is too large."""
 
 
 class Quantity(serializers.Field[int, Any, str, Any]):
@@ -48,7 +50,7 @@ class Quantity(serializers.Field[int, Any, str, Any]):
 
     def _amount(self, text: str) -> float | None:
         """The sum of its parts, of `1h30m` two; None: not a quantity."""
-        parts = list(PART.finditer(text))
+        parts = list(PART.finditer(text)) if len(text) <= MOST_CHARACTERS else []
         bare = self.bare_unit if len(parts) == 1 else ""
         sizes = [self._size(part[2] or bare) for part in parts]
         if not parts or not all(sizes) or "".join(part[0] for part in parts) != text:

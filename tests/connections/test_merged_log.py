@@ -5,7 +5,16 @@ from dataclasses import replace
 import pytest
 
 from connections_app.engine_registry import engine_named
-from connections_app.logs.merged import LogPart, Position, RawPart, merge_streams, read_merged, read_tail, start_of
+from connections_app.logs.merged import (
+    LONGEST_LINE_BYTES,
+    LogPart,
+    Position,
+    RawPart,
+    merge_streams,
+    read_merged,
+    read_tail,
+    start_of,
+)
 from engines.attempt_files import AttemptFolder
 from engines.output_order import ORDERED, RECORD_BYTES, OrderRecord
 from engines.protocol import LogChunk, Stream
@@ -149,3 +158,11 @@ def test_an_attempt_from_before_the_records_were_kept(both: Attempt) -> None:
     assert words(part) == ["out 1", "out 2", "out 3", "err 1", "err 2", "err 3"]
     assert not part.is_ordered
     assert words(read_tail(both, [0], streams=ORDERED, limit=1000)) == words(part)
+
+
+def test_a_long_line_is_cut_into_several_and_nothing_is_lost() -> None:
+    line = b"x" * (2 * LONGEST_LINE_BYTES + 1)
+    ended, begun = merged(line + b"\n\n", b""), merged(line, b"", over=False)
+    assert [len(one.data) for one in ended.lines] == [LONGEST_LINE_BYTES, LONGEST_LINE_BYTES, 1, 0]
+    assert [len(one.data) for one in (*begun.lines, *begun.unfinished)] == [LONGEST_LINE_BYTES, LONGEST_LINE_BYTES, 1]
+    assert begun.positions[0].streams == (2 * LONGEST_LINE_BYTES, 0)

@@ -9,6 +9,7 @@ from rest_framework.test import APIClient
 from insight_app.explain.what_if import ChangeKind, ProposedChange, WouldStart, what_would_start
 from jobs_app.lifecycle.commands import cancel_job, change_job, hold_job
 from jobs_app.models import Job
+from jobs_app.submission.conversion import parse_change
 from jobs_app.submission.submit import spec_of_clone, submit_job
 from tests.rest_callers import Scope, caller
 from tests.service_lab import UNTIL_LET_GO, Lab
@@ -30,7 +31,7 @@ def done(lab: Lab, job: Job, change: ProposedChange) -> Job:
         cancel_job(job, actor=job.owner)
         return made
     actor = lab.user("root", staff=True) if change.for_staff else job.owner
-    change_job(job, dict(change.changes), actor=actor, administrator=change.for_staff)
+    change_job(job, parse_change(dict(change.changes)), actor=actor, administrator=change.for_staff)
     return job
 
 

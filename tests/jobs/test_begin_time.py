@@ -10,7 +10,7 @@ from rest_framework.test import APIClient
 from insight_app.explain.what_if import what_would_start
 from jobs_app.lifecycle.commands import change_job
 from jobs_app.models import Job, Reason
-from jobs_app.submission.conversion import spec_of
+from jobs_app.submission.conversion import parse_change, spec_of
 from jobs_app.submission.submit import spec_of_clone
 from scheduler_app.models import Round
 from scheduler_app.round.tick import round_is_due
@@ -58,13 +58,13 @@ def test_a_round_is_due_when_that_time_comes(cluster: Lab, later: Job) -> None:
 
 def test_without_its_begin_time_it_runs_at_once(cluster: Lab, later: Job) -> None:
     cluster.round()
-    change_job(later, {"begin_time": None}, actor=cluster.user())
+    change_job(later, parse_change({"begin_time": None}), actor=cluster.user())
     cluster.until_state(later, Job.State.SUCCEEDED)
 
 
 def test_a_later_begin_time_is_shown_after_the_next_round(cluster: Lab, later: Job) -> None:
     at = cluster.now + 5 * HOUR
-    change_job(later, {"begin_time": at.isoformat()}, actor=cluster.user())
+    change_job(later, parse_change({"begin_time": at.isoformat()}), actor=cluster.user())
     cluster.round()
     assert (fresh(later).begin_time, f"{at:%F %H:%M}" in later.message) == (at, True)
 

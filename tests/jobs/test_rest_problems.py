@@ -15,7 +15,7 @@ def test_a_body_that_is_too_large_is_refused_with_the_limit(api: APIClient, lab:
     api.force_authenticate(lab.user())
     answer = api.post("/api/v1/jobs", data=b'"' + b"x" * 3_000_000 + b'"', content_type="application/json")
     assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
-    assert "2621440" in answer.json()["detail"]
+    assert "1,048,576 bytes" in answer.json()["detail"]
 
 
 def test_a_quota_fault_names_the_team(lab: Lab, api: APIClient) -> None:

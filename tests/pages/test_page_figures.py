@@ -144,6 +144,7 @@ def test_the_axis_of_a_short_bar_says_no_time_twice():
         (b"a\r\nb", "a\nb"),
         (b"10%\r50%\r99%\ndone", "99%\ndone"),
         (b"10%\r", "10%"),
+        (b"10%\r\r\n50%\r\n", "10%\n50%\n"),
         (b"\x1b[1;31mred\x1b[0m \x1b]0;title\x07x", "red x"),
         (b"\xff\x00ok", "\ufffdok"),
     ],

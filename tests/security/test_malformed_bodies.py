@@ -27,7 +27,7 @@ BODIES: dict[str, tuple[bytes, int, str]] = {
     "a field said twice": (TWICE.encode(), 400, "the key 'gpus' appears twice"),
     "ten thousand brackets": (b"[" * 10_000, 400, "nested deeper than"),
     "five thousand digits": (b'{"gpus": ' + b"9" * 5_000 + b"}", 400, "digits"),
-    "too much": (b'{"name": "' + b"x" * 2_700_000 + b'"}', 413, "2621440"),
+    "too much": (b'{"name": "' + b"x" * 2_700_000 + b'"}', 413, "1,048,576 bytes"),
 }
 KINDS = ["application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/plain", "application/yaml", ""]
 

@@ -53,6 +53,7 @@ Message = TypeVar("Message")
 ATTEMPT = re.compile(r"-?[0-9]{1,18}")
 """Tests of engines have negative numbers."""
 LARGEST_PIECE = 1 << 20
+LARGEST_MESSAGE_BYTES = 5 << 19
 LONGEST_SILENCE_S = 60.0
 """Between two pieces of a body."""
 LEAST_BYTES_PER_S = 1 << 14
@@ -79,6 +80,7 @@ class IsAgent(BasePermission):
 class OfAgents(APIView):
     """A route for the token of a machine alone; the pace of agents is theirs to keep."""
 
+    largest_bodies = {"post": LARGEST_MESSAGE_BYTES}
     authentication_classes = (AgentToken,)
     permission_classes = (IsAgent,)
     throttle_classes = ()

@@ -35,6 +35,7 @@ from jobs_app.models.job import JobQuerySet
 from jobs_app.permissions import caller, is_administrator, jobs_seen_by
 from jobs_app.serializers import BatchAnswer, JobAnswer, JobBatch, JobInFull, in_full
 from jobs_app.submission.batch import admitted_batch
+from jobs_app.submission.conversion import parse_change
 from jobs_app.submission.enqueue import draft_spec, just_written
 from jobs_app.submission.idempotency import IDEMPOTENCY_KEY, KeyedRequest
 from jobs_app.submission.spec import JobChange, JobSpec
@@ -43,7 +44,7 @@ from web.api.forecasts import JobForecastAnswer, QueueForecastAnswer
 from web.api.job_history import archived_for
 from web.api.serializers import Explanation, PlanAnswer
 from web.rest.etags import IF_MATCH, IF_NONE_MATCH, etag_of, refuse_stale
-from web.rest.parsers import LARGEST_BATCH_BYTES, read_large_body
+from web.rest.parsers import LARGEST_BATCH_BYTES, LARGEST_SPEC_BYTES, read_large_body
 from web.rest.query import Flag, query_of
 from web.rest.representation import FIELDS, ShowMany, single
 
@@ -84,6 +85,7 @@ class JobViewSet(ShowMany[Job], viewsets.GenericViewSet[Job]):
 
     queryset = Job.objects.none()
     filterset_class = JobFilter
+    largest_bodies = {"create": LARGEST_SPEC_BYTES, "clone": LARGEST_SPEC_BYTES, "batch": LARGEST_BATCH_BYTES}
 
     def get_queryset(self) -> JobQuerySet:
         jobs = jobs_seen_by(self.request).select_related("team", "owner", "code").defer("code__diff")
@@ -161,11 +163,11 @@ class JobViewSet(ShowMany[Job], viewsets.GenericViewSet[Job]):
     @extend_schema(request=JobChange, responses={200: JobInFull}, parameters=[IF_MATCH])
     def partial_update(self, request: Request, pk: str) -> Response:
         """Change a job. Of a finished job only the name and the tags can be changed."""
-        job = self.get_object()
+        job, asked = self.get_object(), parse_change(request.data)  # before the lock, which on SQLite is everybody's
         with transaction.atomic():
             lock_job(job.pk)
             refuse_stale(request, lambda: self._in_full(job))
-            change_job(job, request.data, actor=caller(request), administrator=is_administrator(request))
+            change_job(job, asked, actor=caller(request), administrator=is_administrator(request))
         return self._shown(job)
 
     @extend_schema(request=None, responses={202: JobInFull})

@@ -22,7 +22,7 @@ from jobs_app.permissions import NotForJobs, caller
 from jobs_app.submission.fields import MOST_GPUS, Number
 from scheduler_app.policy.settings import LONGEST_S
 from simulation.traces.reading import LEAST_WEIGHT, MOST_WEIGHT
-from web.rest.bodies import Strict, Text, body_of
+from web.rest.bodies import DictOf, ListOf, Strict, Text, body_of
 from web.rest.choices import Choice
 from web.rest.pagination import NewestFirst
 from web.rest.parsers import read_large_body
@@ -65,7 +65,7 @@ class BudgetOfRun(Strict):
 class LabRunSpec(Strict):
     """A run of the lab: the history of some days under other policies, on the same or on other nodes."""
 
-    policies = serializers.ListField(
+    policies = ListOf(
         child=Text(max_length=200),
         min_length=1,
         max_length=MOST_POLICIES,
@@ -88,23 +88,25 @@ class LabRunSpec(Strict):
     round_length_s = Number(
         required=False, allow_null=True, min_value=1, max_value=LONGEST_S, help_text="Default: as it is now."
     )
-    nodes = serializers.DictField(
+    nodes = DictOf(
+        most=MOST_LIMITS,
         child=serializers.IntegerField(min_value=-MOST_NODES, max_value=MOST_NODES),
         required=False,
         help_text="GPU type → nodes of its usual size that are added, or taken if negative.",
     )
-    team_weights = serializers.DictField(
+    team_weights = DictOf(
+        most=MOST_LIMITS,
         child=Number(min_value=LEAST_WEIGHT, max_value=MOST_WEIGHT),
         required=False,
         help_text="Team → its weight in place of the present one.",
     )
-    quotas = serializers.ListField(
+    quotas = ListOf(
         child=QuotaOfRun(),
         required=False,
         max_length=MOST_LIMITS,
         help_text="In place of the present ones on these GPU types.",
     )
-    budgets = serializers.ListField(
+    budgets = ListOf(
         child=BudgetOfRun(),
         required=False,
         max_length=MOST_LIMITS,
@@ -247,6 +249,7 @@ class LabRunViewSet(ShowMany[LabRun], ShowOne[LabRun], viewsets.GenericViewSet[L
     pagination_class = NewestFirst
     filter_backends = ()
     lookup_value_regex = r"\d{1,18}"
+    largest_bodies = {"create": LARGEST_BODY_BYTES}
 
     def get_queryset(self) -> QuerySet[LabRun]:
         runs = LabRun.objects.visible_to(caller(self.request)).select_related("owner")

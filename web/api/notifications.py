@@ -16,15 +16,15 @@ from jobs_app.models import Notification, NotificationTarget, Team
 from jobs_app.notifications.addresses import MOST_CHARACTERS
 from jobs_app.notifications.targets import NewTarget, add_target, change_events, delete_target, send_again, send_test
 from jobs_app.permissions import NotForJobs, caller, is_administrator
-from web.rest.bodies import Strict, Text, body_of
+from web.rest.bodies import ListOf, Strict, Text, body_of
 from web.rest.choices import Choice
 from web.rest.pagination import NewestFirst, OldestFirst
 from web.rest.representation import ShowMany
 
 
-def _events() -> "serializers.ListField":
+def _events() -> ListOf:
     choices = [(event.value, event.value) for event in NotificationTarget.CHOSEN]
-    return serializers.ListField(child=Choice(choices), min_length=1, max_length=len(choices))
+    return ListOf(child=Choice(choices), min_length=1, max_length=len(choices))
 
 
 class EventChoice(Strict):

@@ -32,7 +32,7 @@ from scheduler_app.policy.settings import (
     with_defaults,
 )
 from web.api.policy_effects import GuardAnswer, PreviewAnswer, guard_document, preview_document
-from web.rest.bodies import Strict, Text, body_of
+from web.rest.bodies import DictOf, Strict, Text, body_of
 from web.rest.choices import Choice
 from web.rest.etags import IF_MATCH, IF_NONE_MATCH, refuse_stale
 from web.rest.pagination import NewestFirst
@@ -92,12 +92,17 @@ class SettingAnswer(serializers.ModelSerializer[PolicySetting]):
         return serializers.DateTimeField().to_representation(setting.created_at) if setting.pk else None
 
 
+MOST_PARAMETERS = 100
+
+
 class SettingSpec(Strict):
     """New policy setting. Fields that are left out stay; the parameters of another policy have their defaults."""
 
     policy = Choice(list(POLICIES))
-    parameters = serializers.DictField(
-        required=False, help_text="Values by name; parameters that are left out have their defaults."
+    parameters = DictOf(
+        most=MOST_PARAMETERS,
+        required=False,
+        help_text="Values by name; parameters that are left out have their defaults.",
     )
     round_length_s = Number(required=False, min_value=1, max_value=LONGEST_S)
     min_run_s = Number(required=False, min_value=0, max_value=LONGEST_S)

@@ -94,13 +94,13 @@ class TeamMemberView(APIView):
     permission_classes = (NotForJobs,)
 
     @extend_schema(request=MemberSpec, responses=MembersAnswer)
-    @transaction.atomic
     def put(self, request: Request, name: str, username: str) -> Response:
         """Add a member to a team, or change the role of one. Leads of the team and staff only."""
         team, asked = _managed(request, name), body_of(request, MemberSpec)
-        user = add_member(team, username, actor=caller(request))
-        if "lead" in asked:
-            set_lead(team, user, lead=asked["lead"], actor=caller(request))
+        with transaction.atomic():
+            user = add_member(team, username, actor=caller(request))
+            if "lead" in asked:
+                set_lead(team, user, lead=asked["lead"], actor=caller(request))
         return _shown(team)
 
     @extend_schema(responses={204: None})

@@ -15,7 +15,7 @@ from jobs_app.permissions import StaffChanges, caller
 from scheduler_app.models import TimeWindow
 from scheduler_app.windows.editing import add_window, delete_window, window_faults
 from scheduler_app.windows.reading import recurrence_of
-from web.rest.bodies import Strict, Text, body_of
+from web.rest.bodies import DictOf, ListOf, Strict, Text, body_of
 from web.rest.pagination import OldestFirst
 from web.rest.representation import ShowMany, ShowOne, single
 
@@ -35,7 +35,7 @@ def _by_name(model: Any, field: type[serializers.SlugRelatedField[Any]] = serial
     return field(slug_field="name", queryset=model.objects.all(), required=False, error_messages=messages)
 
 
-class NodesByName(serializers.ListField):
+class NodesByName(ListOf):
     """Names of nodes, looked up in one query."""
 
     child = serializers.CharField(max_length=100)
@@ -53,9 +53,7 @@ class WindowSpec(Strict):
 
     reason = Text(max_length=200, help_text="Shown to the owners of the jobs that wait or are stopped.")
     nodes = NodesByName(required=False, max_length=MOST_NODES)
-    labels = serializers.DictField(
-        child=Text(max_length=200), required=False, help_text="Also the nodes that have all of these."
-    )
+    labels = DictOf(child=Text(max_length=200), required=False, help_text="Also the nodes that have all of these.")
     team = _by_name(Team)
     gpu_type = _by_name(GpuType, ByNameInAnyCase)
     gpus = serializers.IntegerField(

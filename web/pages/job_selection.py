@@ -16,6 +16,7 @@ from django.views.decorators.http import require_POST
 from jobs_app.errors import InvalidSpec
 from jobs_app.lifecycle.commands import change_job, hold_job, release_job
 from jobs_app.models import Job
+from jobs_app.submission.conversion import parse_change
 from web.pages.base import DOMAIN_ERRORS, SignedInRequest, job_rows
 
 MOST_AT_ONCE = 200
@@ -63,8 +64,8 @@ def _release(request: SignedInRequest, job: Job) -> None:
 
 
 def _set_weight(request: SignedInRequest, job: Job) -> None:
-    given = {"weight": request.POST.get("weight", "")}
-    change_job(job, given, actor=request.user, administrator=request.user.is_staff)
+    asked = parse_change({"weight": request.POST.get("weight", "")})
+    change_job(job, asked, actor=request.user, administrator=request.user.is_staff)
 
 
 VERBS: dict[str, tuple[Command, str]] = {

@@ -1,18 +1,22 @@
 """Request bodies: strict serializers, and validation that reports every fault with its place."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from django.core.exceptions import ValidationError as DjangoValidationError
 from rest_framework import serializers
+from rest_framework.fields import get_error_detail
 from rest_framework.request import Request
 from rest_framework.settings import api_settings
 
-from web.rest.choices import guess_of
-from web.rest.errors import InvalidRequest, faults_of
+from web.rest.choices import guess_of, shortened
+from web.rest.errors import MORE_FAULTS, MOST_FAULTS, InvalidRequest, faults_of
 
 NON_FIELD_ERRORS_KEY = api_settings.NON_FIELD_ERRORS_KEY
 MOST_NAMED = 8
 """Fields of an object that are named where something else was sent: a job has forty."""
+MOST_UNKNOWN = 20
+"""Unknown fields of an object that are listed, each with a guess; the rest is counted."""
 KINDS: dict[type, str] = {
     dict: "an object",
     list: "a list",
@@ -69,7 +73,7 @@ class Strict(serializers.Serializer[Any]):
         try:
             result = super().to_internal_value(data)
         except serializers.ValidationError as error:
-            faults |= in_words(error.detail, data)
+            faults = _joined(faults, in_words(error.detail, data))
         if faults:
             raise serializers.ValidationError(faults)
         return result
@@ -80,14 +84,86 @@ class Strict(serializers.Serializer[Any]):
         return f"An object{which if names else ''} is expected, not {kind_of(data)}."
 
     def _unknown(self, names: Sequence[str]) -> dict[str, Any]:
-        """Faults of unknown fields, each with the closest known name; the first without one lists all fields."""
-        guesses = {name: guess_of(name, self.fields) for name in names}
+        """Faults of unknown fields, each with the closest known name; the first without one lists all fields.
+
+        A guess takes a comparison with each field: only the first fields have one, and the others are counted.
+        """
+        guesses = {name: guess_of(name, self.fields) for name in names[:MOST_UNKNOWN]}
         first = next((name for name, guess in guesses.items() if not guess), None)
         guesses |= {first: f" The fields are: {', '.join(self.fields)}."} if first is not None else {}
-        return {
-            name: [serializers.ErrorDetail(f"Unknown field {name!r}.{guess}", "unknown")]
+        faults = {
+            name: [serializers.ErrorDetail(f"Unknown field {shortened(name)}.{guess}", "unknown")]
             for name, guess in guesses.items()
         }
+        if left := len(names) - len(guesses):
+            text = f"There are {left:,} more unknown fields, which are not listed."
+            faults[NON_FIELD_ERRORS_KEY] = [serializers.ErrorDetail(text, MORE_FAULTS)]
+        return faults
+
+
+def _joined(faults: dict[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    """Faults of both; those of the whole object are one list."""
+    whole = [*faults.get(NON_FIELD_ERRORS_KEY, ()), *others.get(NON_FIELD_ERRORS_KEY, ())]
+    return faults | dict(others) | ({NON_FIELD_ERRORS_KEY: whole} if whole else {})
+
+
+class ListOf(serializers.ListField):
+    """List that is measured before its values are looked at, and of which that ends after `MOST_FAULTS` faulty ones."""
+
+    def to_internal_value(self, data: Any) -> list[Any]:
+        if isinstance(data, list) and self.max_length is not None and len(data) > self.max_length:
+            self.fail("max_length", max_length=self.max_length)
+        found: list[Any] = super().to_internal_value(data)
+        return found
+
+    def run_child_validation(self, data: Iterable[Any]) -> list[Any]:
+        return [value for _, value in _valid(self.child, enumerate(data))]
+
+
+class DictOf(serializers.DictField):
+    """Object of any names of which the values are looked at until `MOST_FAULTS` are faulty."""
+
+    def __init__(self, *, most: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._most = most
+
+    def to_internal_value(self, data: Any) -> dict[str, Any]:
+        if self._most is not None and isinstance(data, Mapping) and len(data) > self._most:
+            raise serializers.ValidationError(f"It may have at most {self._most:,} names, not {len(data):,}.")
+        found: dict[str, Any] = super().to_internal_value(data)
+        return found
+
+    def run_child_validation(self, data: Mapping[Any, Any]) -> dict[str, Any]:
+        return dict(_valid(self.child, ((str(name), one) for name, one in data.items())))
+
+
+def _valid(child: Any, items: Iterable[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
+    """Each value as the child reads it, with its place; raises with the first faults."""
+    faults: dict[Any, Any] = {}
+    places = iter(items)
+    read = list(_read_each(child, places, faults))
+    if not faults:
+        return read
+    is_cut = len(faults) == MOST_FAULTS and next(places, None) is not None
+    raise serializers.ValidationError(with_note(faults, is_cut=is_cut))
+
+
+def with_note(faults: dict[Any, Any], *, is_cut: bool) -> dict[Any, Any]:
+    """Faults of values by place, with a note if the values after them were not looked at."""
+    if not is_cut:
+        return faults
+    text = f"Values after the first {MOST_FAULTS} faulty ones were not looked at."
+    return faults | {NON_FIELD_ERRORS_KEY: [serializers.ErrorDetail(text, MORE_FAULTS)]}
+
+
+def _read_each(child: Any, items: Iterator[tuple[Any, Any]], faults: dict[Any, Any]) -> Iterator[tuple[Any, Any]]:
+    for place, value in items:
+        try:
+            yield place, child.run_validation(value)
+        except (serializers.ValidationError, DjangoValidationError) as error:
+            faults[place] = error.detail if isinstance(error, serializers.ValidationError) else get_error_detail(error)
+            if len(faults) == MOST_FAULTS:
+                return
 
 
 class Nothing(Strict):

@@ -13,17 +13,22 @@ MOST_CHARACTERS = 100
 
 def not_one_of(value: Any, choices: Iterable[Any]) -> str:
     """Message that refuses a value: it lists the choices, or the closest ones if there are more than `MOST_NAMED`."""
-    names, said = [str(choice) for choice in choices], repr(value)[:MOST_CHARACTERS]
+    names, said = [str(choice) for choice in choices], shortened(value)
     if len(names) <= MOST_NAMED:
         return f"{said} is not one of {', '.join(names)}."
-    if near := get_close_matches(str(value), names, n=3):
+    if len(said) < MOST_CHARACTERS and (near := get_close_matches(str(value), names, n=3)):
         return f"{said} is not one of {len(names)} choices; the nearest are {', '.join(near)}."
     return f"{said} is not one of {len(names)} choices, among them {', '.join(names[:MOST_NAMED])}."
 
 
+def shortened(value: Any) -> str:
+    """What was sent, as a message repeats it."""
+    return repr(value)[:MOST_CHARACTERS]
+
+
 def guess_of(name: str, known: Iterable[str]) -> str:
     """Question whether the nearest name was meant, with a space before it; empty if none is near."""
-    near = get_close_matches(name, list(known), n=1)
+    near = get_close_matches(name, list(known), n=1) if len(name) <= MOST_CHARACTERS else []
     return f" Did you mean {near[0]!r}?" if near else ""
 
 

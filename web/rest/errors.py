@@ -1,8 +1,12 @@
 """Faults of a request: each with its place as a JSON pointer, and the error that carries them."""
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any, TypedDict
 
+MOST_FAULTS = 100
+"""Listed in one answer: thousands help nobody, and take minutes to word."""
+MORE_FAULTS = "more_faults"
 NOT_VALID = "The request is not valid; `errors` lists each fault with its place."
 
 
@@ -20,8 +24,18 @@ class InvalidRequest(Exception):
     code = "invalid"
 
     def __init__(self, faults: Iterable[Fault]) -> None:
-        self.faults = tuple(faults)
+        self.faults = tuple(bounded(faults))
         super().__init__(NOT_VALID)
+
+
+def bounded(faults: Iterable[Fault]) -> list[Fault]:
+    """The first `MOST_FAULTS`, and how many more there are. A batch ends with such a note of its own."""
+    every = iter(faults)
+    first = list(islice(every, MOST_FAULTS + 1))
+    if left := sum(1 for _ in every):
+        text = f"Only the first {MOST_FAULTS} faults are listed; there are {left + 1:,} more."
+        return [*first[:MOST_FAULTS], Fault(pointer="", code=MORE_FAULTS, detail=text)]
+    return first
 
 
 def faults_of(detail: Any, pointer: str = "") -> Iterator[Fault]:

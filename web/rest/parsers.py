@@ -11,6 +11,9 @@ from rest_framework.request import Request
 
 from web.rest.errors import encodable
 
+LARGEST_BODY_BYTES = 256 * 1024
+"""Of a request whose view says nothing else in `largest_bodies`."""
+LARGEST_SPEC_BYTES = 1024 * 1024
 LARGEST_BATCH_BYTES = 64 * 1024 * 1024
 DEEPEST = 100
 """Levels of arrays and objects in a body: what Python just parses, it may not be able to write out again."""
@@ -23,9 +26,13 @@ class TooLarge(APIException):
 
 
 class Json(JSONParser):
-    """JSON in UTF-8 without NaN, duplicate keys or more than `DEEPEST` levels, each answered with 400."""
+    """JSON in UTF-8 without NaN, duplicate keys or more than `DEEPEST` levels, each answered with 400.
+
+    A body larger than the view allows is answered with 413, and not parsed.
+    """
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Mapping[str, Any] | None = None) -> Any:
+        _refuse_large(parser_context or {})
         try:
             body = json.loads(stream.read().decode(), parse_constant=_refuse, object_pairs_hook=_unique_keys)
         except ValueError as error:
@@ -55,6 +62,26 @@ class Bytes(BaseParser):
         return {}
 
 
+def _refuse_large(context: Mapping[str, Any]) -> None:
+    """Refuse a body above the limit of its route; one without `Content-Length` is empty for Django."""
+    view, request = context.get("view"), context.get("request")
+    if request is None:
+        return
+    most = largest_body_of(view, request.method)
+    if int(request.META.get("CONTENT_LENGTH") or 0) > most:
+        raise TooLarge(too_large(most))
+
+
+def too_large(most: int) -> str:
+    return f"The body of this request may have at most {most:,} bytes."
+
+
+def largest_body_of(view: Any, method: str) -> int:
+    """The limit of a route: its view's for the action or the method, or the usual one."""
+    limits: Mapping[str, int] = getattr(view, "largest_bodies", {})
+    return limits.get(getattr(view, "action", None) or method.lower(), LARGEST_BODY_BYTES)
+
+
 def _is_deeper(body: Any, most: int) -> bool:
     """Whether a parsed body has more levels of arrays and objects; level by level, without recursion."""
     level = [body] if isinstance(body, dict | list) else []
@@ -82,5 +109,5 @@ def read_large_body(request: Request, *, most: int) -> None:
     """Read the body with a limit of its own; call it before `request.data`, to which Django's limit applies."""
     body: Any = request._request
     if int(body.META.get("CONTENT_LENGTH") or 0) > most:
-        raise TooLarge(f"The body of this request may have at most {most:,} bytes. Split it into several requests.")
+        raise TooLarge(f"{too_large(most)} Split it into several requests.")
     body._body = body.read()

@@ -1,0 +1,166 @@
+"""First sign-on of an identity: the account keeps nothing that whoever invited the person could have set."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from allauth.socialaccount.models import SocialAccount
+from django.contrib.auth.models import User
+from django.contrib.messages import get_messages
+from django.test import Client
+from django.utils import timezone
+from pytest_django import Settings
+from rest_framework.test import APIClient
+
+from audit_app.models import AuditEntry
+from jobs_app.errors import NotAccepted
+from jobs_app.invitations import accept_invitation, find_invitation, invite
+from jobs_app.models import ApiToken, Invitation, NotificationTarget, Secret, Team
+from jobs_app.secrets import set_secret
+from jobs_app.tokens import issue_token
+from tests.identity_provider import CLIENT, SECRET, IdentityProvider, identity_provider
+
+PASSWORD = "violet-harbour-42"
+VICTOR = {"sub": "23", "preferred_username": "victor", "email": "victor@example.org", "email_verified": True}
+
+
+@pytest.fixture
+def provider(db: None, settings: Settings, plain_static: None) -> Iterator[IdentityProvider]:
+    with identity_provider() as found:
+        found.claims = VICTOR | {"groups": ["gpu-admins"]}
+        settings.MOTLEY_OIDC_ISSUER, settings.MOTLEY_OIDC_CLIENT_ID = found.issuer, CLIENT
+        settings.MOTLEY_OIDC_SECRET, settings.MOTLEY_OIDC_ADMIN_GROUP = SECRET, "gpu-admins"
+        yield found
+
+
+@pytest.fixture
+def team(db: None) -> Team:
+    return Team.objects.create(name="vision")
+
+
+@pytest.fixture
+def lead(team: Team) -> User:
+    lead = User.objects.create_user("lea")
+    team.members.add(lead)
+    team.leads.add(lead)
+    return lead
+
+
+def sign_on(provider: IdentityProvider) -> tuple[User | None, Any]:
+    """The account that the browser of the person has after it was at the provider, and the answer."""
+    client = Client()
+    back = provider.authorise(client.get("/login/oidc")["Location"])
+    answer = client.get(back.removeprefix("http://localhost:8000"))
+    return User.objects.filter(pk=client.session.get("_auth_user_id")).first(), answer
+
+
+def invited(team: Team, actor: User, *, email: str = VICTOR["email"]) -> tuple[User, str]:  # type: ignore[assignment]
+    return invite("vic", email=email, team=team, lead=False, actor=actor, now=timezone.now())
+
+
+def accepted(text: str) -> Client:
+    """A browser that has opened the link, chosen the password and logged in."""
+    invitation = find_invitation(text)
+    assert invitation
+    assert accept_invitation(invitation, PASSWORD, now=timezone.now())
+    client = Client()
+    assert logs_in(client)
+    return client
+
+
+def logs_in(client: Client) -> bool:
+    return client.post("/login/", {"username": "vic", "password": PASSWORD}).status_code == 302
+
+
+def enters(client: Client) -> bool:
+    return client.get("/jobs").status_code == 200
+
+
+def test_who_opens_the_invitation_of_another_is_out_when_that_person_comes(
+    provider: IdentityProvider, team: Team, lead: User
+) -> None:
+    user, text = invited(team, lead)
+    browser = accepted(text)
+    token = issue_token(user, name="a", scope=ApiToken.Scope.SUBMIT)
+    set_secret("HF_TOKEN", "a value of the lead", team=None, actor=user)
+    NotificationTarget.objects.create(user=user, kind="webhook", shown="https://a.example", encrypted="a")
+    assert enters(browser)
+    found, answer = sign_on(provider)
+    assert found == user
+    assert found.is_superuser, "by the group, at the provider"
+    assert not logs_in(Client())
+    assert not enters(browser)
+    assert APIClient(HTTP_AUTHORIZATION=f"Bearer {token}").get("/api/v1/me").status_code == 401
+    assert (Secret.objects.count(), NotificationTarget.objects.count()) == (0, 0)
+    (entry,) = AuditEntry.objects.filter(action="person.link")
+    ended = "the password, 1 API token, targets of notifications, secrets"
+    assert (entry.actor, entry.message) == (user, f"ended: {ended}")
+    assert ended in str(*get_messages(answer.wsgi_request))
+
+
+def test_an_invitation_that_was_not_accepted_ends_with_the_link(
+    provider: IdentityProvider, team: Team, lead: User
+) -> None:
+    _, text = invited(team, lead)
+    assert sign_on(provider)[0]
+    assert find_invitation(text) is None
+    with pytest.raises(NotAccepted, match="There is an account vic"):
+        invited(team, lead)
+
+
+def test_an_account_of_an_administrator_keeps_its_secrets(provider: IdentityProvider, team: Team) -> None:
+    user, text = invited(team, User.objects.create_superuser("root"))
+    browser = accepted(text)
+    set_secret("HF_TOKEN", "a value of Victor", team=None, actor=user)
+    assert sign_on(provider)[0] == user
+    assert (Secret.objects.count(), enters(browser)) == (1, False)
+
+
+def test_what_comes_after_the_link_stays(provider: IdentityProvider, team: Team, lead: User) -> None:
+    user, _ = invited(team, lead)
+    sign_on(provider)
+    token = issue_token(user, name="mine", scope=ApiToken.Scope.READ)
+    sign_on(provider)
+    assert APIClient(HTTP_AUTHORIZATION=f"Bearer {token}").get("/api/v1/me").status_code == 200
+    assert AuditEntry.objects.filter(action="person.link").count() == 1
+
+
+def test_an_identity_that_takes_the_place_of_another_finds_nothing_of_it(
+    provider: IdentityProvider, team: Team, lead: User
+) -> None:
+    user, _ = invited(team, lead)
+    sign_on(provider)
+    token = issue_token(user, name="of the first", scope=ApiToken.Scope.READ)
+    User.objects.update(is_staff=False, is_superuser=False)
+    SocialAccount.objects.all().delete()
+    provider.claims |= {"sub": "24", "groups": []}
+    assert sign_on(provider)[0] == user
+    assert APIClient(HTTP_AUTHORIZATION=f"Bearer {token}").get("/api/v1/me").status_code == 401
+
+
+@pytest.mark.parametrize("columns", [{}, {"is_staff": True}, {"is_active": False}])
+def test_of_two_accounts_with_one_address_neither_is_linked(
+    provider: IdentityProvider, team: Team, lead: User, columns: dict[str, Any]
+) -> None:
+    user, _ = invited(team, lead, email="")
+    User.objects.filter(pk=user.pk).update(email=VICTOR["email"])
+    User.objects.create_user("victor", "Victor@example.org", **columns)
+    found, answer = sign_on(provider)
+    assert (found, answer.status_code) == (None, 403)
+
+
+def test_an_address_that_an_account_has_is_given_to_no_second_one(team: Team, lead: User) -> None:
+    User.objects.create_user("victor", "Victor@example.org")
+    with pytest.raises(NotAccepted, match="has this mail address"):
+        invited(team, lead)
+    assert not Invitation.objects.exists()
+
+
+def test_an_address_is_changed_neither_by_an_invitation_made_anew_nor_by_its_owner(team: Team, lead: User) -> None:
+    user, text = invited(team, lead, email="vic@example.org")
+    assert invited(team, lead, email="another@example.org")[1] != text
+    client = APIClient()
+    client.force_authenticate(user)
+    assert client.patch("/api/v1/me", {"email": "another@example.org"}).status_code == 405
+    user.refresh_from_db()
+    assert user.email == "vic@example.org"
