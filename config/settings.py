@@ -151,6 +151,9 @@ AXES_FAILURE_LIMIT = 5
 AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_LOCKOUT_CALLABLE = "config.lockout.locked_out"
+AXES_HANDLER = "config.lockout.Failures"
+MOTLEY_LOGIN_FAILURES = env.int("MOTLEY_LOGIN_FAILURES", 50, validate=validate.Range(min=5))
+"""Wrong passwords for one name from all addresses, after which the name is locked out everywhere."""
 AXES_CLIENT_IP_CALLABLE = "rest.throttling.address_of"
 AXES_RESET_ON_SUCCESS = True
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
@@ -212,6 +215,9 @@ MOTLEY_LOGIN_RATE = env.str("MOTLEY_LOGIN_RATE", "60/m", validate=_RATE)
 """Passwords tried from one address, for any account: each costs a good part of a second to check."""
 MOTLEY_ADDRESS_HEADER = env.str("MOTLEY_ADDRESS_HEADER", "")
 """Where a proxy that is trusted writes the caller's address, as X-Real-IP; empty: the address of the connection."""
+MOTLEY_PROXIES = list(map(ip_network, env.list("MOTLEY_PROXIES", [])))
+"""Addresses and networks of proxies that reach the service over TCP; those over a socket in the file system are
+trusted."""
 RATELIMIT_IP_META_KEY = "rest.throttling.address_of"
 
 # Each process counts for itself, unless it is given a Redis to count in together with the others.
