@@ -25,7 +25,7 @@ from scheduler_app.errors import (
     NoSuchAgent,
     NoWebSocket,
     SchedulerError,
-    TooManySessions,
+    TooManyLongRequests,
     TooManySolves,
     TooManyUploads,
 )
@@ -42,7 +42,7 @@ STATUS_OF: dict[type[Exception], int] = {
     InvalidRequest: 422,
     LeaseLost: 503,
     TooManySolves: 503,
-    TooManySessions: 503,
+    TooManyLongRequests: 503,
     TooManyUploads: 429,
     NoWebSocket: 426,
     NoSuchAgent: 401,

@@ -374,16 +374,18 @@ MOTLEY_CHECKPOINTS_BY_AGE = env.bool("MOTLEY_CHECKPOINTS_BY_AGE", False)
 """Whether a process forecasts after rounds when jobs start and end."""
 MOTLEY_LAB_MEMORY_MIB = env.int("MOTLEY_LAB_MEMORY_MIB", None, validate=validate.Range(min=512))
 """Most memory of each process of a run of the policy lab; None: by the machine's memory."""
-MOTLEY_LOG_STREAMS = env.int("MOTLEY_LOG_STREAMS", 8)
-"""Open event streams and waiting polls of logs in one process, each of which keeps a thread."""
+MOTLEY_LOG_STREAMS = env.int("MOTLEY_LOG_STREAMS", 1000, validate=validate.Range(min=1))
+MOTLEY_USER_LOG_STREAMS = env.int("MOTLEY_USER_LOG_STREAMS", 50, validate=validate.Range(min=1))
+"""Open event streams of logs, of all and of one user."""
 MOTLEY_LOG_POLLS = env.int("MOTLEY_LOG_POLLS", 20, validate=validate.Range(min=1))
 """Requests per second to which one process spreads the followers of logs."""
 _A_SECOND = validate.Range(min=timedelta(seconds=1))
 MOTLEY_STATEMENT_TIMEOUT = env.timedelta("MOTLEY_STATEMENT_TIMEOUT", timedelta(seconds=30), validate=_A_SECOND)
 """PostgreSQL cancels a statement of a web process after this time."""
 _A_MINUTE = validate.Range(min=timedelta(minutes=1))
-MOTLEY_SESSIONS = env.int("MOTLEY_SESSIONS", 8)
-"""Open interactive sessions in one process, each of which keeps a thread."""
+MOTLEY_SESSIONS = env.int("MOTLEY_SESSIONS", 200, validate=validate.Range(min=1))
+MOTLEY_USER_SESSIONS = env.int("MOTLEY_USER_SESSIONS", 20, validate=validate.Range(min=1))
+"""Open interactive sessions, of all and of one user."""
 MOTLEY_SESSION_IDLE = env.timedelta("MOTLEY_SESSION_IDLE", timedelta(hours=1), validate=_A_MINUTE)
 """Time without input and output after which a session ends."""
 MOTLEY_NODE_RESERVE = env.float("MOTLEY_NODE_RESERVE", 0.05, validate=validate.Range(min=0, max=1))

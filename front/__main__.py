@@ -13,10 +13,12 @@ from config.logs import logging_config, wants_json
 from front.connection import Connection, Front
 from front.connections import Connections
 from front.exchange import Links
-from front.places import places_at, sizes_of
+from front.places import Places, places_at, sizes_of
 from front.routes import Kind
 
 MOST_CONNECTIONS = 8192
+MOST_LONG = 4000
+"""More than its server admits, which says so better."""
 SPARE_FILES = 64
 LEAVE_WITHIN_S = 3.0
 
@@ -26,11 +28,14 @@ def main() -> None:
     parser.add_argument("--listen", type=int, action="append", required=True, help="descriptor of a listening socket")
     parser.add_argument("--web", action="append", required=True, help="socket of a server with threads")
     parser.add_argument("--threads", type=int, required=True, help="threads of each")
+    parser.add_argument("--long", help="socket of the server of long requests; without it they are as others")
     options = parser.parse_args()
     as_json = wants_json(os.environ.get("MOTLEY_LOG_FORMAT", "auto"))
     logging.config.dictConfig(logging_config(as_json=as_json, level="INFO"))
     places = places_at(options.web, sizes_of(options.threads))
-    front = Front({Kind.LONG: places[Kind.SHORT], **places}, Connections(_most_connections()), Links())
+    if options.long is not None:
+        places[Kind.LONG] = Places([options.long], MOST_LONG)
+    front = Front(places, Connections(_most_connections()), Links())
     asyncio.run(_serve(front, [socket.socket(fileno=number) for number in options.listen]))
 
 

@@ -21,6 +21,7 @@ from front.exchange import (
     end_to_end,
     events_of,
     forwarded,
+    one_way,
     tunnel,
 )
 from front.places import Places
@@ -92,7 +93,8 @@ class Connection:
     async def _serve_all(self) -> None:
         patience_s = HEAD_WITHIN_S
         while (request := await self._head(patience_s)) is not None:
-            await self._serve_one(request)
+            if not await self._serve_one(request):
+                return
             if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
                 await self._linger()
                 return
@@ -128,15 +130,20 @@ class Connection:
         except h11.RemoteProtocolError as error:
             raise (TooLong if error.error_status_hint == 431 else Refused) from error
 
-    async def _serve_one(self, request: h11.Request) -> None:
+    async def _serve_one(self, request: h11.Request) -> bool:
+        """Whether the connection speaks HTTP still."""
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
         self._target = request.target.decode("latin-1")
         upgrade = wants_websocket(self._target.partition("?")[0], headers)
         body = await self._body(headers, upgrade=upgrade)
-        kind = kind_of(self._target, headers) if body.is_whole else Kind.BULK
+        kind = self._kind(request, headers) if body.is_whole else Kind.BULK
         self._front.connections.complete(self)
         async with self._front.places[kind].place() as server, self._front.links.to(server) as link:
-            await self._exchange(request, headers, body, link, upgrade=upgrade)
+            if kind is Kind.LONG:
+                await self._tunnel(forwarded(request, peer=self._peer, upgrade=upgrade, length=0, last=True), link)
+            else:
+                await self._exchange(request, headers, body, link, upgrade=upgrade)
+        return kind is not Kind.LONG
 
     async def _body(self, headers: dict[str, str], *, upgrade: bool) -> Body:
         """The body, as far as it is read before the request has a place."""
@@ -158,6 +165,24 @@ class Connection:
     def _continue(self) -> None:
         if self._http.they_are_waiting_for_100_continue:
             self._write(self._http.send(h11.InformationalResponse(status_code=100, headers=[])))
+
+    def _kind(self, request: h11.Request, headers: dict[str, str]) -> Kind:
+        """Kind of a whole request; over HTTP/1.0, or without a server for them, none is long."""
+        kind = kind_of(self._target, headers)
+        is_short = kind is Kind.LONG and (request.http_version != b"1.1" or Kind.LONG not in self._front.places)
+        return Kind.SHORT if is_short else kind
+
+    async def _tunnel(self, head: h11.Request, link: Link) -> None:
+        """Pass the answer on as it comes; what the client sends, once the server has switched to a WebSocket."""
+        link.writer.write(link.http.send(head) or b"")
+        first = await link.reader.read(BLOCK_BYTES)
+        self._writer.write(first)
+        if first.startswith(b"HTTP/1.1 101 "):
+            link.writer.write(self._http.trailing_data[0])
+            await tunnel((self._reader, self._writer), (link.reader, link.writer))
+        else:
+            await one_way(link.reader, (self._reader, self._writer))
+        await self._writer.drain()
 
     async def _exchange(
         self, request: h11.Request, headers: dict[str, str], body: Body, link: Link, *, upgrade: bool
@@ -208,8 +233,6 @@ class Connection:
         async for events in events_of(link):
             for event in events:
                 match event:
-                    case h11.InformationalResponse(status_code=101):
-                        await self._switch(event, link)
                     case h11.Response():
                         self._unsent += self._http.send(_answered(event)) or b""
                     case h11.Data():
@@ -217,13 +240,6 @@ class Connection:
                     case h11.EndOfMessage():
                         self._unsent += self._http.send(h11.EndOfMessage()) or b""
             await self._flush()
-
-    async def _switch(self, event: h11.InformationalResponse, link: Link) -> None:
-        """Become a tunnel between client and server."""
-        self._write(self._http.send(h11.InformationalResponse(status_code=101, headers=list(event.headers))))
-        self._write(link.http.trailing_data[0])
-        link.writer.write(self._http.trailing_data[0])
-        await tunnel((self._reader, self._writer), (link.reader, link.writer))
 
     def _write(self, data: bytes | None) -> None:
         self._writer.write(data or b"")

@@ -14,7 +14,7 @@ from front.refusals import Away
 BLOCK_BYTES = 64 * 1024
 IDLE_S = 10.0
 """A server keeps idle connections longer (`config.web_server`)."""
-CONNECT_WITHIN_S, CONNECT_AGAIN_S = 10.0, 0.05
+CONNECT_WITHIN_S, CONNECT_AGAIN_S = 30.0, 0.05
 """A server that is started again listens within this time."""
 PEER = b"motley-peer"
 """Header field in which the front tells the servers who its client is; whatever a client writes there is removed."""
@@ -107,7 +107,7 @@ def end_to_end(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     return [(name, value) for name, value in found if name not in OF_ONE_CONNECTION | named]
 
 
-def forwarded(request: h11.Request, *, peer: str, upgrade: bool, length: int | None) -> h11.Request:
+def forwarded(request: h11.Request, *, peer: str, upgrade: bool, length: int | None, last: bool = False) -> h11.Request:
     """The request as a server gets it; `length` is that of its body, if it is known."""
     headers = [(name, value) for name, value in end_to_end(request.headers) if name != PEER and b"_" not in name]
     headers = [(name, value) for name, value in headers if name != b"content-length"]
@@ -116,6 +116,8 @@ def forwarded(request: h11.Request, *, peer: str, upgrade: bool, length: int | N
     headers.append((PEER, peer.encode()))
     if upgrade:
         headers += [(b"connection", b"upgrade"), (b"upgrade", b"websocket")]
+    elif last:
+        headers.append((b"connection", b"close"))
     elif length is None:
         headers.append((b"transfer-encoding", b"chunked"))
     elif length or request.method not in (b"GET", b"HEAD"):
@@ -161,3 +163,19 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     while data := await reader.read(BLOCK_BYTES):
         writer.write(data)
         await writer.drain()
+
+
+async def one_way(reader: asyncio.StreamReader, client: Streams) -> None:
+    """Copy to the client until either side ends; what the client sends is dropped."""
+    tasks = [asyncio.create_task(_copy(reader, client[1])), asyncio.create_task(_drop(client[0]))]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _drop(reader: asyncio.StreamReader) -> None:
+    while await reader.read(BLOCK_BYTES):
+        pass

@@ -3,12 +3,10 @@
 import re
 from collections.abc import Mapping
 from enum import Enum
-from urllib.parse import parse_qs
 
 JOB = r"/api/v1/jobs/[0-9a-f-]{36}"
 SESSION = re.compile(JOB + "/session")
 EVENTS = re.compile(JOB + "/logs")
-POLLED = re.compile(JOB + "/(logs|merged-log)")
 KEPT = re.compile("/livez|/readyz|/healthz/scheduler|/api/v1/agent/(sync|join)")
 
 
@@ -19,22 +17,20 @@ class Kind(Enum):
     BULK = "bulk"
     """A body that is too large to be read before the request is forwarded."""
     LONG = "long"
-    """A session, a stream of events, or a poll that waits."""
+    """A session or a stream of events."""
 
 
 def kind_of(target: str, headers: Mapping[str, str]) -> Kind:
     """Kind by address and header fields, with names in lower case."""
-    path, _, query = target.partition("?")
+    path = target.partition("?")[0]
     if KEPT.fullmatch(path):
         return Kind.KEPT
-    return Kind.LONG if wants_websocket(path, headers) or _follows(path, query, headers) else Kind.SHORT
+    return Kind.LONG if wants_websocket(path, headers) or wants_events(path, headers) else Kind.SHORT
 
 
 def wants_websocket(path: str, headers: Mapping[str, str]) -> bool:
     return bool(SESSION.fullmatch(path)) and "websocket" in headers.get("upgrade", "").lower()
 
 
-def _follows(path: str, query: str, headers: Mapping[str, str]) -> bool:
-    if EVENTS.fullmatch(path) and "text/event-stream" in headers.get("accept", "").lower():
-        return True
-    return bool(POLLED.fullmatch(path)) and "wait" in parse_qs(query)
+def wants_events(path: str, headers: Mapping[str, str]) -> bool:
+    return bool(EVENTS.fullmatch(path)) and "text/event-stream" in headers.get("accept", "").lower()

@@ -17,15 +17,17 @@ from rest_framework.request import Request
 from engines.protocol import OUTPUT, LogChunk, Stream
 from jobs_app.errors import FilesDeleted
 from jobs_app.models import Attempt, Job
-from jobs_app.permissions import jobs_seen_by, still_sees
+from jobs_app.permissions import caller, jobs_seen_by, still_sees
 from jobs_app.submission.fields import MOST_GPUS
 from rest.byte_ranges import byte_range_of, is_range_request
 from rest.choices import Choice
 from rest.query import query_of
 from scheduler_app.api.job_history import archived_for
+from scheduler_app.logs.following import Followed, FollowingResponse
 from scheduler_app.logs.reading import bytes_between, last_lines, log_size, read_log
 from scheduler_app.logs.slots import pace, stream_slots
 from scheduler_app.logs.stream import LogEventStream
+from scheduler_app.long_requests import is_long, log_streams
 
 LARGEST_CHUNK = 1024 * 1024
 MOST_LINES = 100_000
@@ -112,7 +114,10 @@ class LogView(GenericAPIView[Job]):
         asked = query_of(request, LogQuery)
         log = Log(job, attempt_asked(job, asked.get("attempt")), Stream(asked["stream"]), asked["rank"])
         if isinstance(request.accepted_renderer, EventStream):
-            return log.events(_start(request, log, asked), may_go_on=lambda: still_sees(request, job.pk))
+            offset, may_go_on = _start(request, log, asked), lambda: still_sees(request, job.pk)
+            if is_long(request.META):
+                return log.following(offset, user=caller(request).pk, may_go_on=may_go_on)
+            return log.events(offset, may_go_on=may_go_on)
         header = request.headers.get("Range", "")
         if is_range_request(header) and "tail" not in asked and "If-Range" not in request.headers:
             return log.part(header)
@@ -192,6 +197,11 @@ class Log:
             self._job, self._attempt, self._stream, rank=self._rank, offset=offset, may_go_on=may_go_on
         )
         return StreamingHttpResponse(following, content_type="text/event-stream", headers=AS_IT_IS | UNBUFFERED)
+
+    def following(self, offset: int, *, user: int, may_go_on: Callable[[], bool]) -> FollowingResponse:
+        """The same on the server of long requests; raises `TooManyStreams`."""
+        followed = Followed(self._job, self._attempt, self._stream, self._rank, offset, may_go_on)
+        return FollowingResponse(followed, log_streams.take(user), AS_IT_IS | UNBUFFERED)
 
     def _from(self, asked: dict[str, Any]) -> LogChunk:
         if self._launched is None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from scheduler_app.operations.children import Program
+from scheduler_app.sessions.websocket import LARGEST_MESSAGE_BYTES, PING_EVERY_S
 
 WORKERS, THREADS = 2, 16
 BACKLOG = 2048
@@ -23,7 +24,7 @@ LONGEST_PATH = 90
 
 
 def web_programs(listening: Sequence[socket.socket], folder: Path, environment: dict[str, str]) -> list[Program]:
-    """Front and gunicorn; the sockets between them are in the folder, which only this account enters."""
+    """Front, gunicorn, and the server of long requests, with sockets in a folder that only this account enters."""
     servers = [str(folder / f"web-{number}") for number in range(WORKERS)]
     gunicorn = [sys.executable, "-m", "gunicorn", "--config", "python:config.web_server"]
     gunicorn += ["--workers", str(WORKERS), "--threads", str(THREADS)]
@@ -34,7 +35,18 @@ def web_programs(listening: Sequence[socket.socket], folder: Path, environment: 
     for server in servers:
         gunicorn += ["--bind", f"unix:{server}"]
         front += ["--web", server]
-    return [Program(front, environment, descriptors), Program(gunicorn, environment)]
+    front += ["--long", str(folder / "long")]
+    return [Program(front, environment, descriptors), Program(gunicorn, environment), _long(folder, environment)]
+
+
+def _long(folder: Path, environment: dict[str, str]) -> Program:
+    """The server of long requests, on an event loop."""
+    command = [sys.executable, "-m", "uvicorn", "config.long_requests:application", "--uds", str(folder / "long")]
+    command += ["--ws", "websockets-sansio", "--ws-max-size", str(LARGEST_MESSAGE_BYTES)]
+    command += ["--ws-ping-interval", str(PING_EVERY_S), "--ws-per-message-deflate", "false"]
+    command += ["--no-access-log", "--no-proxy-headers", "--no-server-header", "--log-level", "warning"]
+    command += ["--backlog", str(BACKLOG), "--timeout-graceful-shutdown", "3"]
+    return Program(command, environment)
 
 
 @contextmanager
