@@ -23,4 +23,4 @@ RUN chmod -R a+rX /motley
 USER motley
 ENV PATH=/motley/.venv/bin:$PATH PYTHONUNBUFFERED=1
 EXPOSE 8000
-CMD ["gunicorn", "config.wsgi", "--bind", "0.0.0.0:8000", "--workers", "2", "--threads", "16", "--umask", "0077", "--preload", "--no-control-socket", "--worker-tmp-dir", "/tmp", "--log-level", "warning"]
+CMD ["python", "manage.py", "web", "--bind", "0.0.0.0:8000"]

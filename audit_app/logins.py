@@ -11,6 +11,7 @@ from django.http import HttpRequest
 
 from audit_app.models import Action
 from audit_app.services import note
+from web.rest.throttling import address_of
 
 NOBODY = "an unknown name"
 """An unknown name is not stored: people type their password into the wrong field."""
@@ -47,5 +48,5 @@ def _known(username: str | None) -> str:
 
 
 def _from(request: HttpRequest | None) -> str:
-    address = getattr(request, "axes_ip_address", None) or (request.META.get("REMOTE_ADDR") if request else None)
+    address = getattr(request, "axes_ip_address", None) or (address_of(request) if request else None)
     return f"from {address}" if address else ""

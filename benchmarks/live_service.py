@@ -18,7 +18,7 @@ from benchmarks.servers import free_port
 from motley_client import Client
 
 ROOT = Path(__file__).resolve().parents[1]
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 UNFINISHED = ("queued", "starting", "running", "stopping")
 DECLARE = """
 from cluster_app.models import GpuType
@@ -36,7 +36,7 @@ choose_policy(PolicySetting(policy={policy!r}, round_length_s={round_s}, min_run
 
 @contextmanager
 def live_service(
-    cluster: Mapping[str, tuple[int, int]], *, policy: str, round_s: float, min_run_s: float
+    cluster: Mapping[str, tuple[int, int]], *, policy: str, round_s: float, min_run_s: float, **settings: str
 ) -> Iterator[Client]:
     """A service with these nodes and this policy, as a client of the demo's user; gone afterwards.
 
@@ -45,7 +45,7 @@ def live_service(
     folder = Path(tempfile.mkdtemp(prefix="motley-bench-live-", dir="/tmp"))
     folder.chmod(0o711)  # jobs of another user pass through
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "MOTLEY_VAR": str(folder / "var"), "DEMO": "0"}
-    environment["MOTLEY_PORT"] = str(free_port())
+    environment |= {"MOTLEY_PORT": str(free_port()), **settings}
     with (folder / "service.log").open("wb") as log, _process(["serve"], environment, log) as process:
         url = f"http://localhost:{environment['MOTLEY_PORT']}"
         _wait(url, process)

@@ -1,11 +1,13 @@
-"""Response to a login that is locked out after too many failed passwords."""
+"""Lockout of logins after too many wrong passwords, and the response to one."""
 
 from math import ceil
 from typing import Any
 
+from axes.handlers.database import AxesDatabaseHandler
+from axes.helpers import get_client_username
 from axes.models import AccessAttempt
 from django.conf import settings
-from django.db.models import Max
+from django.db.models import Max, Sum
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
@@ -22,8 +24,30 @@ def locked_out(request: HttpRequest, response: HttpResponse | None, credentials:
     return answer
 
 
+class Failures(AxesDatabaseHandler):  # type: ignore[misc]
+    """Lockout by name and address after a few wrong passwords, and by name after many from all addresses together.
+
+    An address that is locked out adds nothing, so that nobody locks others out from a few addresses.
+    """
+
+    def is_locked(self, request: HttpRequest, credentials: dict[str, Any] | None = None) -> bool:
+        if super().is_locked(request, credentials):
+            return True
+        username = get_client_username(request, credentials)
+        return bool(username) and _failures_of(username) >= settings.MOTLEY_LOGIN_FAILURES
+
+
+def _failures_of(username: str) -> int:
+    """Counted wrong passwords for the name, from all addresses."""
+    recent = AccessAttempt.objects.filter(
+        username=username, attempt_time__gt=timezone.now() - settings.AXES_COOLOFF_TIME
+    )
+    return recent.aggregate(Sum("failures_since_start"))["failures_since_start__sum"] or 0
+
+
 def _wait_s(request: HttpRequest, username: str | None) -> int:
     """Seconds until the last counted failure expires."""
-    failures = AccessAttempt.objects.filter(username=username, ip_address=address_of(request))
-    last = failures.aggregate(Max("attempt_time"))["attempt_time__max"] or timezone.now()
+    failures = AccessAttempt.objects.filter(username=username)
+    own = failures.filter(ip_address=address_of(request))
+    last = (own if own.exists() else failures).aggregate(Max("attempt_time"))["attempt_time__max"] or timezone.now()
     return max(1, ceil((last + settings.AXES_COOLOFF_TIME - timezone.now()).total_seconds()))

@@ -17,7 +17,13 @@ from structlog.contextvars import get_contextvars
 
 from cluster_app.errors import ClusterError, ReasonMissing
 from config.refusals import words_of_missing, words_of_not_allowed
-from connections_app.errors import ConnectionsError, NoSuchAgent, NoWebSocket, TooManySessions, TooManyUploads
+from connections_app.errors import (
+    ConnectionsError,
+    NoSuchAgent,
+    NoWebSocket,
+    TooManyLongRequests,
+    TooManyUploads,
+)
 from engines.protocol import EngineError
 from insight_app.errors import InsightError, TooManySolves
 from jobs_app.errors import Conflict, FilesDeleted, InvalidSpec, JobsError, NotAccepted, NotAllowed
@@ -37,7 +43,7 @@ STATUS_OF: dict[type[Exception], int] = {
     InvalidRequest: 422,
     LeaseLost: 503,
     TooManySolves: 503,
-    TooManySessions: 503,
+    TooManyLongRequests: 503,
     TooManyUploads: 429,
     NoWebSocket: 426,
     NoSuchAgent: 401,

@@ -156,6 +156,9 @@ AXES_FAILURE_LIMIT = 5
 AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_LOCKOUT_CALLABLE = "config.lockout.locked_out"
+AXES_HANDLER = "config.lockout.Failures"
+MOTLEY_LOGIN_FAILURES = env.int("MOTLEY_LOGIN_FAILURES", 50, validate=validate.Range(min=5))
+"""Wrong passwords for one name from all addresses, after which the name is locked out everywhere."""
 AXES_CLIENT_IP_CALLABLE = "web.rest.throttling.address_of"
 AXES_RESET_ON_SUCCESS = True
 AXES_RESET_COOL_OFF_ON_FAILURE_DURING_LOCKOUT = False
@@ -217,6 +220,9 @@ MOTLEY_LOGIN_RATE = env.str("MOTLEY_LOGIN_RATE", "60/m", validate=_RATE)
 """Passwords tried from one address, for any account: each costs a good part of a second to check."""
 MOTLEY_ADDRESS_HEADER = env.str("MOTLEY_ADDRESS_HEADER", "")
 """Where a proxy that is trusted writes the caller's address, as X-Real-IP; empty: the address of the connection."""
+MOTLEY_PROXIES = list(map(ip_network, env.list("MOTLEY_PROXIES", [])))
+"""Addresses and networks of proxies that reach the service over TCP; those over a socket in the file system are
+trusted."""
 RATELIMIT_IP_META_KEY = "web.rest.throttling.address_of"
 
 # Each process counts for itself, unless it is given a Redis to count in together with the others.
@@ -373,16 +379,18 @@ MOTLEY_CHECKPOINTS_BY_AGE = env.bool("MOTLEY_CHECKPOINTS_BY_AGE", False)
 """Whether a process forecasts after rounds when jobs start and end."""
 MOTLEY_LAB_MEMORY_MIB = env.int("MOTLEY_LAB_MEMORY_MIB", None, validate=validate.Range(min=512))
 """Most memory of each process of a run of the policy lab; None: by the machine's memory."""
-MOTLEY_LOG_STREAMS = env.int("MOTLEY_LOG_STREAMS", 8)
-"""Open event streams and waiting polls of logs in one process, each of which keeps a thread."""
+MOTLEY_LOG_STREAMS = env.int("MOTLEY_LOG_STREAMS", 1000, validate=validate.Range(min=1))
+MOTLEY_USER_LOG_STREAMS = env.int("MOTLEY_USER_LOG_STREAMS", 50, validate=validate.Range(min=1))
+"""Open event streams of logs, of all and of one user."""
 MOTLEY_LOG_POLLS = env.int("MOTLEY_LOG_POLLS", 20, validate=validate.Range(min=1))
 """Requests per second to which one process spreads the followers of logs."""
 _A_SECOND = validate.Range(min=timedelta(seconds=1))
 MOTLEY_STATEMENT_TIMEOUT = env.timedelta("MOTLEY_STATEMENT_TIMEOUT", timedelta(seconds=30), validate=_A_SECOND)
 """PostgreSQL cancels a statement of a web process after this time."""
 _A_MINUTE = validate.Range(min=timedelta(minutes=1))
-MOTLEY_SESSIONS = env.int("MOTLEY_SESSIONS", 8)
-"""Open interactive sessions in one process, each of which keeps a thread."""
+MOTLEY_SESSIONS = env.int("MOTLEY_SESSIONS", 200, validate=validate.Range(min=1))
+MOTLEY_USER_SESSIONS = env.int("MOTLEY_USER_SESSIONS", 20, validate=validate.Range(min=1))
+"""Open interactive sessions, of all and of one user."""
 MOTLEY_SESSION_IDLE = env.timedelta("MOTLEY_SESSION_IDLE", timedelta(hours=1), validate=_A_MINUTE)
 """Time without input and output after which a session ends."""
 MOTLEY_NODE_RESERVE = env.float("MOTLEY_NODE_RESERVE", 0.05, validate=validate.Range(min=0, max=1))

@@ -38,10 +38,11 @@ class NoWebSocket(ConnectionsError):
     code = "no_websocket"
 
 
-class TooManySessions(ConnectionsError):
-    """The process, or the user in it, has as many open sessions as it allows."""
+class TooManyLongRequests(ConnectionsError):
+    """The user, or all, have as many open sessions or streams of logs as one process allows."""
 
-    code = "too_many_sessions"
+    code = "too_many_long_requests"
+    retry_after_s = 15
 
-    def __init__(self, most: int, *, whose: str) -> None:
-        super().__init__(f"{whose} {most} open session{'s' * (most > 1)}, the limit: close one, or try again later.")
+    def __init__(self, said: str) -> None:
+        super().__init__(f"{said}: close one, or try again later.")

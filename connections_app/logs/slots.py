@@ -10,6 +10,8 @@ from time import monotonic
 
 from django.conf import settings
 
+WAITING_POLLS = 4
+"""Of the threads of a process of the web; streams have a server of their own (`config.long_requests`)."""
 LONGEST_PAUSE_S = 30
 
 
@@ -22,7 +24,7 @@ class StreamSlots:
     def take(self) -> bool:
         """Take a slot; False if all are taken."""
         with self._lock:
-            is_free = self._taken < settings.MOTLEY_LOG_STREAMS
+            is_free = self._taken < WAITING_POLLS
             self._taken += is_free
             return is_free
 

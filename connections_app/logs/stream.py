@@ -87,10 +87,10 @@ class LogEventStream:
         while monotonic() < until and self._is_permitted():
             at = self._offset + len(held)
             chunk = read_log(attempt, self._stream, rank=self._rank, offset=at, wait=self._wait, limit=BLOCK_BYTES)
-            whole, held = _whole_lines(held + chunk.data, last=chunk.eof)
+            whole, held = whole_lines(held + chunk.data, last=chunk.eof)
             if whole:
                 self._offset += len(whole)
-                yield _event("log", whole.decode(errors="replace"), self._offset)
+                yield event("log", whole.decode(errors="replace"), self._offset)
             if chunk.eof:
                 yield self._eof()
                 return
@@ -110,10 +110,10 @@ class LogEventStream:
         return self._may_go_on()
 
     def _eof(self) -> bytes:
-        return _event("eof", "", self._offset)
+        return event("eof", "", self._offset)
 
 
-def _whole_lines(data: bytes, *, last: bool) -> tuple[bytes, bytes]:
+def whole_lines(data: bytes, *, last: bool) -> tuple[bytes, bytes]:
     """Split into complete lines and the rest; a line longer than a block is split too."""
     if last or len(data) >= BLOCK_BYTES:
         return data, b""
@@ -121,7 +121,7 @@ def _whole_lines(data: bytes, *, last: bool) -> tuple[bytes, bytes]:
     return data[:end], data[end:]
 
 
-def _event(name: str, text: str, offset: int) -> bytes:
+def event(name: str, text: str, offset: int) -> bytes:
     """Format a server-sent event; text overwritten by a carriage return is left out, as on a terminal."""
     lines = [line.removesuffix("\r").rpartition("\r")[2] for line in text.removesuffix("\n").split("\n")]
     data = "".join(f"data: {line}\n" for line in lines)

@@ -1,50 +1,48 @@
-"""WebSocket connections on a WSGI server with threads: the handshake has been read, the socket is taken over."""
+"""Sessions between the view that permits them and the server of long requests that relays them."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from django.http import HttpResponse
-from websockets.http11 import Request
-from websockets.server import ServerProtocol
-from websockets.sync.connection import Connection
 
 from connections_app.errors import NoWebSocket
+from connections_app.long_requests import is_long
+from engines.protocol import SessionCommand
 
 LARGEST_MESSAGE_BYTES = 2 * 1024 * 1024
 PING_EVERY_S = 20.0
+NOT_ACCEPTED = 1008
 
 
-def require_upgrade(environ: Mapping[str, Any]) -> None:
-    """Raise `NoWebSocket` for a request that does not ask for a WebSocket."""
+class NotAsked(Exception):
+    """The first message is no request for a session; the message says why."""
+
+
+class Session(Protocol):
+    """What the view knows of a session."""
+
+    command: SessionCommand
+
+    def begin(self, message: str | bytes) -> bytes:
+        """Check and note the first message; the first bytes for the process. Raises `NotAsked`."""
+
+    def check(self, in_use: bool) -> bool:
+        """Record the use of the session; whether it may go on."""
+
+
+class SessionResponse(HttpResponse):
+    """In place of a response: the server of long requests accepts the WebSocket, and calls `give_back` at the end."""
+
+    status_code = 101
+
+    def __init__(self, session: Session, give_back: Callable[[], None]) -> None:
+        super().__init__()
+        self.session, self.give_back = session, give_back
+
+
+def require_websocket(environ: Mapping[str, Any]) -> None:
+    """Raise `NoWebSocket` for a request that does not ask for a WebSocket, or that no server carries on."""
     if "websocket" not in environ.get("HTTP_UPGRADE", "").lower():
         raise NoWebSocket("This address speaks WebSocket: use `motley exec` or `motley port`.")
-
-
-def accept(environ: Mapping[str, Any]) -> Connection:
-    """Complete the handshake and take over the connection; raise `NoWebSocket` if it cannot be one."""
-    sock = environ.get("gunicorn.socket")
-    if sock is None:
-        raise NoWebSocket("This web server does not hand over its connections: run gunicorn with threads.")
-    protocol = ServerProtocol(max_size=LARGEST_MESSAGE_BYTES)
-    protocol.receive_data(_request_bytes(environ))
-    events = protocol.events_received()
-    response = protocol.accept(cast("Request", events[0])) if events else None
-    if response is None or protocol.handshake_exc is not None:
-        raise NoWebSocket(f"The handshake is not valid: {protocol.handshake_exc}.")
-    protocol.send_response(response)
-    for data in protocol.data_to_send():
-        sock.sendall(data)
-    return Connection(sock, protocol, ping_interval=PING_EVERY_S)
-
-
-class TakenOver(HttpResponse):
-    """In the place of a response, once the connection has been taken over: the server must write nothing more."""
-
-    def __iter__(self) -> Iterator[bytes]:
-        raise StopIteration  # gunicorn takes it for a client that has gone
-
-
-def _request_bytes(environ: Mapping[str, Any]) -> bytes:
-    """The request as it came: the protocol reads it by itself."""
-    headers = [f"{name[5:].replace('_', '-')}: {value}" for name, value in environ.items() if name.startswith("HTTP_")]
-    return "\r\n".join([f"GET {environ['PATH_INFO']} HTTP/1.1", *headers, "", ""]).encode("latin-1")
+    if not is_long(environ):
+        raise NoWebSocket("This web server has no sessions: run `manage.py serve` or `manage.py web`.")

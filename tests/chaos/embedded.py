@@ -37,6 +37,8 @@ class Embedded(Campaign):
             "scheduler": lambda: self.kill_one(service.processes("manage.py schedule")),
             "scheduler stands still": lambda: self.pause_one(self._schedulers(), seconds=STANDS_STILL_S),
             "web": lambda: self.kill_one(service.processes("gunicorn")),
+            "front": lambda: self.kill_one(service.processes("-m front")),
+            "long requests": lambda: self.kill_one(service.processes("config.long_requests")),
             "service": self._restart_service,
             "Ctrl-C": self._stop_service,
             "power cut": self._cut_power,

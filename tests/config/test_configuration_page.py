@@ -10,7 +10,7 @@ from django.conf import settings
 ROOT = Path(settings.BASE_DIR)
 PACKAGES = (
     *("accounting_app", "allocation", "audit_app", "benchmarks", "client", "cluster_app", "config", "connections_app"),
-    *("database", "engines", "estimation", "forecast", "insight_app", "jobs_app", "operations", "scheduler_app"),
+    *("database", "engines", "estimation", "forecast", "front", "insight_app", "jobs_app", "operations", "scheduler_app"),
     *("simulation", "web"),
 )
 OTHER_FILES = ("Makefile", "bootstrap.sh", "docker-compose.yml", "Dockerfile", ".env.example", ".ci/run")

@@ -15,18 +15,30 @@ PAGE = (ROOT / "docs" / "install.md").read_text()
 OF_CONTAINERS = {"MOTLEY_SIGN_OF_LIFE"}
 ACCOUNT = "run-jobs-as-another-account.conf"
 CGROUP = "motley-jobs.service"
+SOCKET = "motley-web.socket"
 
 
 @pytest.mark.parametrize("service", SERVICES)
 def test_a_unit_starts_the_command_of_the_compose_file(service: str) -> None:
-    composed = [word.replace("0.0.0.0:", "127.0.0.1:") for word in COMPOSED[service]["command"]]
-    assert command_of(service) == composed
+    composed = COMPOSED[service]["command"]
+    assert command_of(service) == (composed[:-2] if service == "web" else composed)  # it has a socket of systemd
     assert unit(f"motley-{service}.service")["ExecStart"][0].startswith(PROGRAMS)
 
 
 def test_there_is_a_unit_for_each_lasting_service_and_no_other() -> None:
     ours = {name for name, spec in COMPOSED.items() if "build" in spec} - {"migrate"}
-    assert {path.name for path in UNITS.iterdir()} == {*(f"motley-{name}.service" for name in ours), ACCOUNT, CGROUP}
+    files = {path.name for path in UNITS.iterdir()}
+    assert files == {*(f"motley-{name}.service" for name in ours), ACCOUNT, CGROUP, SOCKET}
+
+
+def test_only_the_proxy_opens_the_socket_of_web_and_no_port_is_open() -> None:
+    of_socket = unit(SOCKET)
+    assert (of_socket["SocketMode"], of_socket["SocketGroup"]) == (["0660"], ["www-data"])
+    (path,) = of_socket["ListenStream"]
+    assert path.startswith("/run/")
+    proxy = (ROOT / "deploy" / "nginx" / "motley.conf").read_text()
+    assert {*re.findall(r"proxy_pass (.*);", proxy)} == {f"http://unix:{path}"}
+    assert unit("motley-web.service")["Requires"] == [SOCKET]
 
 
 def test_the_page_migrates_as_the_compose_file_does() -> None:

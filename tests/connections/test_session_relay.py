@@ -1,35 +1,26 @@
 """The relay of a session ends whatever its client, its command or the database do."""
 
+import asyncio
 import os
-import socket
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 from pytest_django import Settings
-from websockets.frames import Frame, Opcode
 
-from connections_app.errors import NoWebSocket, TooManySessions
+from connections_app.errors import NoWebSocket, TooManyLongRequests
+from connections_app.long_requests import LONG, LongRequests
 from connections_app.sessions import relay
-from connections_app.sessions.relay import Relay, SessionSlots
-from connections_app.sessions.websocket import accept
+from connections_app.sessions.relay import Relay
+from connections_app.sessions.websocket import require_websocket
 from engines.protocol import SessionCommand
 
-HANDSHAKE = {
-    "PATH_INFO": "/api/v1/jobs/1/session",
-    "HTTP_HOST": "motley",
-    "HTTP_UPGRADE": "websocket",
-    "HTTP_CONNECTION": "Upgrade",
-    "HTTP_SEC_WEBSOCKET_VERSION": "13",
-    "HTTP_SEC_WEBSOCKET_KEY": "dGhlIHNhbXBsZSBub25jZQ==",
-}
 FLOOD = "import sys\nwhile True: sys.stdout.buffer.write(bytes(65536))"
 DEAF = "import os, time\nos.write(1, b'up')\ntime.sleep(3600)"
+ECHO = "import os\nwhile data := os.read(0, 100): os.write(1, data)"
+PATIENCE_S = 60
 
 
 @pytest.fixture(autouse=True)
@@ -38,71 +29,126 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(relay, name, seconds)
 
 
-@pytest.fixture
-def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """The service's end of a connection, and the client's."""
-    ours, theirs = socket.socketpair()
-    yield ours, theirs
-    for end in (ours, theirs):
-        end.close()
+class Client:
+    """The client's side: what it sends and has received; one that is deaf reads nothing."""
+
+    def __init__(self, *, deaf: bool = False) -> None:
+        self.sent: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.received = b""
+        self.closed: tuple[int, str] | None = None
+        self._deaf = deaf
+
+    async def receive(self) -> bytes | None:
+        return await self.sent.get()
+
+    async def send(self, data: bytes) -> None:
+        if self._deaf:
+            await asyncio.Event().wait()
+        self.received += data
+
+    async def close(self, code: int, words: str) -> None:
+        self.closed = (code, words)
+        if self._deaf:
+            await asyncio.Event().wait()
 
 
-def started(ours: socket.socket, script: str, check: Callable[[bool], bool]) -> threading.Thread:
-    websocket = accept({**HANDSHAKE, "gunicorn.socket": ours})
-    command = SessionCommand([sys.executable, "-ESc", script], Path("/"), dict(os.environ))
-    session = Relay(websocket, idle=timedelta(hours=1), check=check)
-    thread = threading.Thread(target=session.run, args=(command, b""))
-    thread.start()
-    return thread
+async def permitted(in_use: bool) -> bool:
+    return True
 
 
-def over(thread: threading.Thread) -> bool:
-    thread.join(30)
-    return not thread.is_alive()
+async def forbidden(in_use: bool) -> bool:
+    return False
 
 
-def test_a_client_that_does_not_read_loses_its_session_with_its_rights(ends: Any) -> None:
-    assert over(started(ends[0], FLOOD, lambda _: False))
+def session(
+    script: str,
+    act: Callable[[Client], Awaitable[None]] | None = None,
+    *,
+    check: Callable[[bool], Awaitable[bool]] = permitted,
+    deaf: bool = False,
+) -> Client:
+    """A whole session; the client acts beside it."""
+
+    async def both() -> Client:
+        client = Client(deaf=deaf)
+        command = SessionCommand([sys.executable, "-ESc", script], Path("/"), dict(os.environ))
+        whole = Relay(client, idle=timedelta(hours=1), check=check).run(command, b"first")
+        async with asyncio.timeout(PATIENCE_S):
+            await asyncio.gather(whole, *([act(client)] if act else []))
+        await asyncio.sleep(0.05)  # pipes close in a turn of the loop
+        return client
+
+    return asyncio.run(both())
 
 
-def test_a_client_that_goes_while_its_input_is_not_read_ends_its_session(ends: Any) -> None:
-    ours, theirs = ends
-    thread = started(ours, DEAF, lambda _: True)
-    seen = b""
-    while not seen.endswith(b"up"):  # from now on neither side of the relay has anything to say
-        seen += theirs.recv(4096)
-    theirs.sendall(Frame(Opcode.BINARY, bytes(1_000_000)).serialize(mask=True))
-    theirs.close()
-    assert over(thread)
+async def heard(client: Client, data: bytes) -> None:
+    while data not in client.received:
+        await asyncio.sleep(0.01)
 
 
-def test_a_session_outlives_a_check_that_fails_but_not_many(ends: Any) -> None:
+def test_bytes_go_both_ways_until_the_client_goes() -> None:
+    async def act(client: Client) -> None:
+        await client.sent.put(b"second")
+        await heard(client, b"firstsecond")
+        await client.sent.put(None)
+
+    assert session(ECHO, act).closed == (relay.NORMAL, "the client has gone")
+
+
+def test_the_end_of_the_command_ends_the_session() -> None:
+    assert session("print('done')").closed == (relay.NORMAL, "the session has ended")
+
+
+def test_a_client_that_does_not_read_loses_its_session_with_its_rights() -> None:
+    assert session(FLOOD, check=forbidden, deaf=True).closed == (relay.POLICY, "no longer permitted")
+
+
+def test_a_client_that_goes_while_its_input_is_not_read_ends_its_session() -> None:
+    async def act(client: Client) -> None:
+        await heard(client, b"up")
+        await client.sent.put(bytes(1_000_000))
+        await client.sent.put(None)
+
+    assert session(DEAF, act).closed == (relay.NORMAL, "the client has gone")
+
+
+def test_a_command_that_reads_nothing_does_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def act(client: Client) -> None:
+        for _ in range(20):
+            await client.sent.put(bytes(1_000_000))
+
+    monkeypatch.setattr(relay, "FULL_FOR_S", 0.1)
+    assert session(DEAF, act).closed == (relay.NORMAL, "what was sent is not read")
+
+
+def test_a_session_outlives_a_check_that_fails_but_not_many() -> None:
     asked = []
 
-    def check(in_use: bool) -> bool:
+    async def check(in_use: bool) -> bool:
         asked.append(in_use)
         raise ConnectionError
 
-    assert over(started(ends[0], DEAF, check))
+    assert session(DEAF, check=check).closed == (relay.POLICY, "no longer permitted")
     assert len(asked) == relay.MOST_FAILED_CHECKS
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [{"HTTP_UPGRADE": ""}, {"HTTP_SEC_WEBSOCKET_KEY": "no key"}, {"HTTP_X": "\x00"}, {"gunicorn.socket": None}],
-)
-def test_what_is_no_handshake_is_refused(ends: Any, changed: dict[str, Any]) -> None:
+@pytest.mark.parametrize("environ", [{LONG: True}, {"HTTP_UPGRADE": "websocket"}])
+def test_what_cannot_become_a_websocket_is_refused(environ: dict[str, object]) -> None:
     with pytest.raises(NoWebSocket):
-        accept({**HANDSHAKE, "gunicorn.socket": ends[0], **changed})
+        require_websocket({"HTTP_UPGRADE": "", **environ})
 
 
-def test_a_user_has_half_of_the_sessions_at_most(settings: Settings) -> None:
-    settings.MOTLEY_SESSIONS = 4
-    slots, ada, bob = SessionSlots(), User(pk=1), User(pk=2)
-    with slots.slot_for(ada), slots.slot_for(ada):
-        with pytest.raises(TooManySessions, match="You have 2 open sessions"), slots.slot_for(ada):
-            raise AssertionError("a third was opened")
-        with slots.slot_for(bob):
-            pass
-    with slots.slot_for(ada):
-        pass
+def test_a_user_and_all_have_so_many_sessions(settings: Settings) -> None:
+    settings.MOTLEY_SESSIONS, settings.MOTLEY_USER_SESSIONS = 3, 2
+    sessions = LongRequests("sessions", most="MOTLEY_SESSIONS", most_of_a_user="MOTLEY_USER_SESSIONS")
+    one, _ = sessions.take(1), sessions.take(1)
+    with pytest.raises(TooManyLongRequests, match="You have 2 open sessions, the limit"):
+        sessions.take(1)
+    sessions.take(2)
+    with pytest.raises(TooManyLongRequests, match="The service has 3 open sessions"):
+        sessions.take(3)
+    one()
+    one()
+    sessions.take(3)
+    with pytest.raises(TooManyLongRequests):
+        sessions.take(3)

@@ -68,6 +68,21 @@ def test_another_address_is_not_locked_out(browser: Client) -> None:
     assert log_in(browser, RIGHT, address="10.0.0.2").status_code == 302
 
 
+def test_wrong_ones_from_many_addresses_lock_the_name_out_everywhere(browser: Client, settings) -> None:
+    settings.MOTLEY_LOGIN_FAILURES = 10
+    fail(browser, 5, address="10.0.9.1")
+    fail(browser, 5, address="10.0.9.2")
+    answer = log_in(browser, RIGHT, address="10.0.9.3")
+    assert answer.status_code == 429
+    assert 0 < int(answer["Retry-After"]) <= 900
+
+
+def test_one_address_alone_locks_nobody_else_out(browser: Client, settings) -> None:
+    settings.MOTLEY_LOGIN_FAILURES = 10
+    fail(browser, 20, address="10.0.9.1")
+    assert log_in(browser, RIGHT, address="10.0.9.2").status_code == 302
+
+
 def test_four_wrong_ones_are_forgotten_with_the_right_one(browser: Client) -> None:
     fail(browser, 4)
     log_in(browser, RIGHT)

@@ -190,8 +190,8 @@ def test_a_problem_stays_a_problem(ada: APIClient, finished: Job) -> None:
 
 
 @pytest.fixture
-def _one_place(settings) -> None:
-    settings.MOTLEY_LOG_STREAMS = 1
+def _one_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "WAITING_POLLS", 1)
 
 
 def let_go(answer) -> None:
@@ -315,8 +315,8 @@ def test_a_range_with_thousands_of_digits_is_no_range(finished: Job, ada: APICli
     assert answer.status_code == 200
 
 
-def test_polls_that_wait_are_counted_as_streams(settings: Any) -> None:
-    settings.MOTLEY_LOG_STREAMS = 1
+def test_polls_that_wait_are_counted_as_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slots, "WAITING_POLLS", 1)
     with stream_slots.slot_if_free() as first, stream_slots.slot_if_free() as second:
         assert (first, second) == (True, False)
     with stream_slots.slot_if_free() as again:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from ipaddress import ip_network
 
 import pytest
 from django.core.cache import cache, caches
@@ -91,8 +92,34 @@ def test_a_header_that_means_nothing_to_pages_is_no_way_round(cluster: Lab, api:
 
 def test_a_proxy_may_say_whose_address_it_is(cluster: Lab, api: APIClient, settings) -> None:
     settings.MOTLEY_ANONYMOUS_RATE, settings.MOTLEY_ADDRESS_HEADER = "1/d", "X-Real-IP"
+    settings.MOTLEY_PROXIES = [ip_network("127.0.0.0/8")]
     one, two = ({"x-real-ip": address} for address in ("192.0.2.1", "192.0.2.2"))
     assert [api.get(ROUTE, headers=who).status_code for who in (one, one, two)] == [401, 429, 401]
+
+
+@pytest.mark.parametrize(
+    "connection",
+    [{"REMOTE_ADDR": "127.0.0.1"}, {"REMOTE_ADDR": "", "HTTP_MOTLEY_PEER": "127.0.0.1"}],
+)
+def test_who_reaches_the_service_past_the_proxy_cannot_choose_its_address(
+    cluster: Lab, api: APIClient, settings, connection: dict[str, str]
+) -> None:
+    settings.MOTLEY_ANONYMOUS_RATE, settings.MOTLEY_ADDRESS_HEADER = "1/d", "X-Real-IP"
+    answers = [api.get(ROUTE, **connection, HTTP_X_REAL_IP=f"192.0.2.{n}").status_code for n in range(2)]
+    assert answers == [401, 429]
+
+
+def test_a_proxy_on_a_socket_in_the_file_system_is_trusted(cluster: Lab, api: APIClient, settings) -> None:
+    settings.MOTLEY_ANONYMOUS_RATE, settings.MOTLEY_ADDRESS_HEADER = "1/d", "X-Real-IP"
+    by_file = {"REMOTE_ADDR": "", "HTTP_MOTLEY_PEER": "unix"}
+    answers = [api.get(ROUTE, **by_file, HTTP_X_REAL_IP=f"192.0.2.{n}").status_code for n in range(2)]
+    assert answers == [401, 401]
+
+
+def test_a_caller_with_an_address_does_not_pass_for_a_file(cluster: Lab, api: APIClient, settings) -> None:
+    settings.MOTLEY_ANONYMOUS_RATE, settings.MOTLEY_ADDRESS_HEADER = "1/d", "X-Real-IP"
+    told = [{"HTTP_MOTLEY_PEER": "unix", "HTTP_X_REAL_IP": f"192.0.2.{n}"} for n in range(2)]
+    assert [api.get(ROUTE, **headers).status_code for headers in told] == [401, 429]
 
 
 def test_without_a_proxy_a_caller_cannot_choose_its_address(cluster: Lab, api: APIClient, settings) -> None:

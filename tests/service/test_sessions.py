@@ -140,9 +140,9 @@ def test_a_request_that_is_not_valid_is_refused_with_the_field(service: Service,
         assert "/port" in session.why_closed()
 
 
-def test_more_sessions_than_threads_are_refused_and_pages_still_answer(service: Service, client: Client) -> None:
+def test_more_sessions_than_a_user_may_have_are_refused_and_others_answered(service: Service, client: Client) -> None:
     with running(service, client) as job, ExitStack() as sessions:
-        with pytest.raises(Unreachable, match="You have 4 open sessions, the limit"):
+        with pytest.raises(Unreachable, match="You have 20 open sessions, the limit"):
             open_many(client, job, sessions)
         assert client.job(job)["state"] == "running"
 

@@ -58,7 +58,7 @@ class Site(Stack):
             filled[key] = self.given[key]
         installed = {**spec, "environment": filled, "volumes": ["state:/var/lib/motley"]}
         if name != "migrate":
-            installed["command"] = command_of(name)
+            installed["command"] = [*command_of(name), *(["--bind", "127.0.0.1:8000"] if name == "web" else [])]
         if name in ("worker", "rounds", "beat"):
             del installed["healthcheck"]  # systemd restarts what ends, and asks for no sign of life
         return installed

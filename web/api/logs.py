@@ -14,13 +14,15 @@ from rest_framework.generics import GenericAPIView
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 
+from connections_app.logs.following import Followed, FollowingResponse
 from connections_app.logs.reading import bytes_between, last_lines, log_size, read_log
 from connections_app.logs.slots import pace, stream_slots
 from connections_app.logs.stream import LogEventStream
+from connections_app.long_requests import is_long, log_streams
 from engines.protocol import OUTPUT, LogChunk, Stream
 from jobs_app.errors import FilesDeleted
 from jobs_app.models import Attempt, Job
-from jobs_app.permissions import jobs_seen_by, still_sees
+from jobs_app.permissions import caller, jobs_seen_by, still_sees
 from jobs_app.submission.fields import MOST_GPUS
 from web.api.job_history import archived_for
 from web.rest.byte_ranges import byte_range_of, is_range_request
@@ -112,7 +114,10 @@ class LogView(GenericAPIView[Job]):
         asked = query_of(request, LogQuery)
         log = Log(job, attempt_asked(job, asked.get("attempt")), Stream(asked["stream"]), asked["rank"])
         if isinstance(request.accepted_renderer, EventStream):
-            return log.events(_start(request, log, asked), may_go_on=lambda: still_sees(request, job.pk))
+            offset, may_go_on = _start(request, log, asked), lambda: still_sees(request, job.pk)
+            if is_long(request.META):
+                return log.following(offset, user=caller(request).pk, may_go_on=may_go_on)
+            return log.events(offset, may_go_on=may_go_on)
         header = request.headers.get("Range", "")
         if is_range_request(header) and "tail" not in asked and "If-Range" not in request.headers:
             return log.part(header)
@@ -192,6 +197,11 @@ class Log:
             self._job, self._attempt, self._stream, rank=self._rank, offset=offset, may_go_on=may_go_on
         )
         return StreamingHttpResponse(following, content_type="text/event-stream", headers=AS_IT_IS | UNBUFFERED)
+
+    def following(self, offset: int, *, user: int, may_go_on: Callable[[], bool]) -> FollowingResponse:
+        """The same on the server of long requests; raises `TooManyStreams`."""
+        followed = Followed(self._job, self._attempt, self._stream, self._rank, offset, may_go_on)
+        return FollowingResponse(followed, log_streams.take(user), AS_IT_IS | UNBUFFERED)
 
     def _from(self, asked: dict[str, Any]) -> LogChunk:
         if self._launched is None:

@@ -1,12 +1,8 @@
 """REST: interactive sessions in running jobs, by WebSocket."""
 
 import json
-import logging
-from functools import partial
 from typing import Any
 
-from django.conf import settings
-from django.db import connection
 from django.http import HttpResponseBase
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
@@ -14,14 +10,16 @@ from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
-from websockets.exceptions import ConnectionClosed
-from websockets.sync.connection import Connection
 
 from audit_app.models import Action
 from audit_app.services import note
 from connections_app.engine_registry import engine_named
-from connections_app.sessions.relay import Relay, session_slots
-from connections_app.sessions.websocket import TakenOver, accept, require_upgrade
+from connections_app.long_requests import sessions
+from connections_app.sessions.websocket import (
+    NotAsked,
+    SessionResponse,
+    require_websocket,
+)
 from engines.protocol import EngineError, SessionCommand
 from engines.sessions.frames import HEADER, Kind
 from jobs_app.authentication import BearerToken
@@ -33,14 +31,10 @@ from web.rest.bodies import Strict
 from web.rest.errors import faults_of
 from web.rest.query import query_of
 
-log = logging.getLogger(__name__)
-
-REQUEST_WITHIN_S = 10.0
 LONGEST_REASON = 120
 """A closing frame has room for 123 bytes."""
 MOST_WORDS = 1000
 LONGEST_WORD = 64 * 1024
-NOT_ACCEPTED = 1008
 
 
 class Terminal(Strict):
@@ -93,28 +87,31 @@ class SessionView(GenericAPIView[Job]):
         """
         rank = query_of(request, SessionQuery)["rank"]
         job = get_object_or_404(jobs_seen_by(request), pk=pk)
-        require_upgrade(request.META)
+        require_websocket(request.META)
         attempt = _running(job, rank)
-        command = _command(attempt, rank)
-        with session_slots.slot_for(caller(request)):
-            websocket = accept(request.META)
-            try:
-                self._serve(request, websocket, command, attempt)
-            except Exception:  # the connection is no longer one for an error response
-                log.exception("a session failed")
-            finally:
-                connection.close()
-                websocket.close_socket()
-        return TakenOver()
+        session = JobSession(request, attempt, _command(attempt, rank))
+        return SessionResponse(session, sessions.take(caller(request).pk))
 
-    def _serve(self, request: Request, websocket: Connection, command: SessionCommand, attempt: Attempt) -> None:
-        if not (asked := _asked(websocket)):
-            return
-        _note(request, attempt.job, asked)
-        _note_use(attempt)
-        connection.close()  # a session lasts for hours, and idle connections to the database are few
-        relay = Relay(websocket, idle=settings.MOTLEY_SESSION_IDLE, check=partial(_check, request, attempt))
-        relay.run(command, HEADER.pack(Kind.REQUEST, 0, len(asked)) + asked)
+
+class JobSession:
+    """A session in an attempt of a job, for the server of long requests."""
+
+    def __init__(self, request: Request, attempt: Attempt, command: SessionCommand) -> None:
+        self._request, self._attempt, self.command = request, attempt, command
+
+    def begin(self, message: str | bytes) -> bytes:
+        """Check and note the first message; the first bytes for the process. Raises `NotAsked`."""
+        asked = _asked(message)
+        _note(self._request, self._attempt.job, asked)
+        _note_use(self._attempt)
+        return HEADER.pack(Kind.REQUEST, 0, len(asked)) + asked
+
+    def check(self, in_use: bool) -> bool:
+        """Record the use; whether its token and its user's membership are valid, and the attempt runs."""
+        if in_use:
+            _note_use(self._attempt)
+        runs = Attempt.objects.live().filter(pk=self._attempt.pk)
+        return still_sees(self._request, self._attempt.job_id) and runs.exists()
 
 
 def _command(attempt: Attempt, rank: int) -> SessionCommand:
@@ -133,21 +130,16 @@ def _running(job: Job, rank: int) -> Attempt:
     return attempt
 
 
-def _asked(websocket: Connection) -> bytes:
-    """The first message, checked; empty if the client was refused or has gone."""
+def _asked(message: str | bytes) -> bytes:
+    """The first message, checked."""
     try:
-        message = websocket.recv(timeout=REQUEST_WITHIN_S)
         body = SessionRequest(data=json.loads(message))
         if body.is_valid():
             return json.dumps(body.validated_data).encode()
-        fault = next(iter(faults_of(body.errors)))
-        reason = f"{fault['pointer']}: {fault['detail']}".encode()[:LONGEST_REASON]
-        websocket.close(NOT_ACCEPTED, reason.decode(errors="ignore"))
-    except (TimeoutError, ValueError, RecursionError):
-        websocket.close(NOT_ACCEPTED, "the first message must be JSON")
-    except ConnectionClosed:
-        pass
-    return b""
+    except (ValueError, RecursionError):
+        raise NotAsked("the first message must be JSON") from None
+    fault = next(iter(faults_of(body.errors)))
+    raise NotAsked(f"{fault['pointer']}: {fault['detail']}".encode()[:LONGEST_REASON].decode(errors="ignore"))
 
 
 def _note_use(attempt: Attempt) -> None:
@@ -158,14 +150,3 @@ def _note(request: Request, job: Job, asked: bytes) -> None:
     wanted = json.loads(asked)
     what = f"port {wanted['port']}" if wanted["port"] else " ".join(wanted["argv"] or ["a shell"])
     note(Action.JOB_SESSION, actor=caller(request), target=str(job), target_id=job.pk, message=what[:500])
-
-
-def _check(request: Request, attempt: Attempt, in_use: bool) -> bool:
-    """Record the use of the session; whether its token and its user's membership are valid, and the attempt runs."""
-    try:
-        if in_use:
-            _note_use(attempt)
-        runs = Attempt.objects.live().filter(pk=attempt.pk)
-        return still_sees(request, attempt.job_id) and runs.exists()
-    finally:
-        connection.close()

@@ -1,6 +1,7 @@
 """Rate limits with fixed windows, counted in the cache; without the cache requests are not limited."""
 
 import logging
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from time import monotonic
 from typing import TYPE_CHECKING, TypedDict
 
@@ -14,6 +15,11 @@ if TYPE_CHECKING:  # REST framework imports the default throttles while its view
     from rest_framework.views import APIView
 
 log = logging.getLogger(__name__)
+
+PEER = "HTTP_MOTLEY_PEER"
+"""Header field of the front (`front.exchange.PEER`), in which no client can write."""
+OVER_A_FILE = "unix"
+NO_HEADER = "-"
 
 PAUSE_S = 5.0
 """After a failure the cache is not asked again for this time, since each try would delay a request."""
@@ -72,7 +78,26 @@ class ByUser(BaseThrottle):
 
 
 def address_of(request: HttpRequest) -> str:
-    """Address of the caller: from the header that the trusted proxy sets (first entry), else of the connection."""
-    header = settings.MOTLEY_ADDRESS_HEADER
-    given = request.headers.get(header, "").split(",")[0].strip() if header else ""
-    return given or str(request.META.get("REMOTE_ADDR") or "127.0.0.1")
+    """Address of the caller: from the header of a proxy that is trusted (first entry), else of the connection."""
+    peer = _peer_of(request)
+    given = request.headers.get(settings.MOTLEY_ADDRESS_HEADER or NO_HEADER, "").split(",")[0].strip()
+    address = _parsed(given) if _is_proxy(peer) else None
+    return str(address or _parsed(peer) or "127.0.0.1")
+
+
+def _peer_of(request: HttpRequest) -> str:
+    """Who made the connection: an address, or `OVER_A_FILE`. Without an address the server's client is the front."""
+    return str(request.META.get("REMOTE_ADDR") or request.META.get(PEER, ""))
+
+
+def _is_proxy(peer: str) -> bool:
+    """Whether what the peer says of its callers counts: only a proxy may open the socket in the file system."""
+    address = _parsed(peer)
+    return peer == OVER_A_FILE or (address is not None and any(address in one for one in settings.MOTLEY_PROXIES))
+
+
+def _parsed(text: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(text)
+    except ValueError:
+        return None

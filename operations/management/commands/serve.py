@@ -1,14 +1,12 @@
 """The embedded mode in one command: web, scheduler and local engine on this machine."""
 
+import errno
 import fcntl
 import os
-import signal
 import socket
-import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +21,11 @@ from engines.attempt_files import write_whole
 from engines.linux import sync
 from engines.protocol import EngineError
 from operations import demo
+from operations.children import Program, run_until_told
 from operations.host_setup import Host, collect_static_files, prepare_host
+from operations.web_programs import folder_of_sockets, listening_at, web_programs
 
 ADMIN, DEMO_USER = "admin", "demo"
-GRACE_S = 10
 LOOPS = ("engines", "rounds")
 """The scheduler's loops, each a process of its own: a solver that holds the interpreter delays no command."""
 
@@ -37,11 +36,10 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         port = _port(os.environ.get("MOTLEY_PORT", "8000"))
         url = f"http://localhost:{port}"
-        with _exclusive_data_folder(url):
-            _refuse_busy_port(port)
-            self._serve(port, url)
+        with _exclusive_data_folder(url), _listening(port) as listening:
+            self._serve(listening, url)
 
-    def _serve(self, port: int, url: str) -> None:
+    def _serve(self, listening: list[socket.socket], url: str) -> None:
         with _disk_errors_explained():
             call_command("migrate", verbosity=0)
             collect_static_files()
@@ -49,9 +47,10 @@ class Command(BaseCommand):
             self._accounts(url)
         with_samples = self._slurm_cluster(host) if os.environ.get("SLURM") == "1" else self._inventory()
         environment = os.environ | host.environment() | {"MOTLEY_URL": url, "MOTLEY_DEMO": str(int(with_samples))}
-        children = [Child(command, environment) for command in _commands(port, with_samples=with_samples)]
-        self.stdout.write(f"\nMotley is at {url}  (Ctrl-C stops the service; running jobs continue)\n")
-        _run_until_told(children)
+        with folder_of_sockets(settings.VAR_DIR.absolute() / "run") as folder:
+            web = web_programs(listening, folder, environment)
+            self.stdout.write(f"\nMotley is at {url}  (Ctrl-C stops the service; running jobs continue)\n")
+            run_until_told([*web, *_programs(environment, with_samples=with_samples)])
         self.stdout.write("Stopped. Running jobs continue; `make run` finds them again.")
 
     def _accounts(self, url: str) -> None:
@@ -99,53 +98,15 @@ class Command(BaseCommand):
         return os.environ.get("DEMO") != "0"
 
 
-class Child:
-    """A child process of the service: ends with its parent, even if that is killed, and is restarted if it dies."""
-
-    def __init__(self, command: list[str], environment: dict[str, str]) -> None:
-        self.command, self.environment = ["setpriv", "--pdeathsig", "TERM", *command], environment
-        self.name = " ".join(command[1:3])
-        self.may_end = "demojobs" in command
-        self.process = self._start()
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(self.command, env=self.environment, cwd=settings.BASE_DIR, start_new_session=True)  # noqa: S603
-
-    def restart_if_ended(self) -> None:
-        code = self.process.poll()
-        if code is not None and not (self.may_end and code == 0):
-            print(f"A process of the service ended with {code}, and is restarted: {self.name}")
-            self.process = self._start()
-
-    def stop(self) -> None:
-        self.process.terminate()
-        try:
-            self.process.wait(GRACE_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-
-
-def _commands(port: int, *, with_samples: bool) -> list[list[str]]:
+def _programs(environment: dict[str, str], *, with_samples: bool) -> list[Program]:
+    """The loops of the scheduler, and whoever submits sample jobs."""
     manage = [sys.executable, str(settings.BASE_DIR / "manage.py")]
-    web = [sys.executable, "-m", "gunicorn", "config.wsgi"]
-    for address in _local_addresses():
-        web += ["--bind", f"[{address}]:{port}" if ":" in address else f"{address}:{port}"]
-    web += ["--workers", "2", "--threads", "16", "--umask", "0077", "--preload", "--log-level", "warning"]
-    samples = [[*manage, "demojobs", "--skip-checks", "--owner", DEMO_USER]] if with_samples else []
     loops = [[*manage, "schedule", "--skip-checks", "--only", name] for name in LOOPS]  # we have passed the checks
-    return [web, *loops, *samples]
-
-
-def _run_until_told(children: list[Child]) -> None:
-    told = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: told.set())
-    while not told.wait(1):
-        for child in children:
-            child.restart_if_ended()
-    for child in children:
-        child.stop()
+    programs = [Program(command, environment) for command in loops]
+    if with_samples:
+        samples = [*manage, "demojobs", "--skip-checks", "--owner", DEMO_USER]
+        programs.append(Program(samples, environment, may_end=True))
+    return programs
 
 
 @contextmanager
@@ -199,15 +160,17 @@ def _local_addresses() -> list[str]:
     return ["127.0.0.1"]
 
 
-def _refuse_busy_port(port: int) -> None:
-    for address in _local_addresses():
-        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((address, port))
-            except OSError as error:
-                remedy = "stop what listens there, or choose another one: MOTLEY_PORT=8001 make run"
-                raise CommandError(f"Port {port} is in use: {remedy}") from error
+@contextmanager
+def _listening(port: int) -> Iterator[list[socket.socket]]:
+    """The sockets that the service listens on, from its first moment to its last."""
+    with ExitStack() as stack:
+        try:
+            yield [stack.enter_context(listening_at(address, port)) for address in _local_addresses()]
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            remedy = "stop what listens there, or choose another one: MOTLEY_PORT=8001 make run"
+            raise CommandError(f"Port {port} is in use: {remedy}") from error
 
 
 def _demo_env(url: str, login: demo.Login) -> str:

@@ -1,0 +1,47 @@
+"""Limits of long requests (streams of logs, sessions) in the process that serves them, in all and for each user."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from threading import Lock
+from typing import Any
+
+from django.conf import settings
+
+from connections_app.errors import TooManyLongRequests
+
+LONG = "motley.long"
+"""In the environment of a request on the server of long requests (`config.long_requests`)."""
+
+
+def is_long(environ: Mapping[str, Any]) -> bool:
+    return bool(environ.get(LONG))
+
+
+class LongRequests:
+    """Counting semaphore of open requests of one kind."""
+
+    def __init__(self, what: str, *, most: str, most_of_a_user: str) -> None:
+        """The limits are named by their settings."""
+        self._what, self._most, self._most_of_a_user = what, most, most_of_a_user
+        self._lock, self._open = Lock(), Counter[int]()
+
+    def take(self, user: int) -> Callable[[], None]:
+        """Count one of the user; returns what gives it back, once. Raises `TooManyLongRequests`."""
+        most, of_a_user = getattr(settings, self._most), getattr(settings, self._most_of_a_user)
+        with self._lock:
+            if self._open[user] >= of_a_user:
+                raise TooManyLongRequests(f"You have {self._open[user]} open {self._what}, the limit")
+            if self._open.total() >= most:
+                raise TooManyLongRequests(f"The service has {most} open {self._what}, the limit")
+            self._open[user] += 1
+        left = [user]
+        return lambda: self._give_back(left)
+
+    def _give_back(self, left: list[int]) -> None:
+        with self._lock:
+            if left:
+                self._open[left.pop()] -= 1
+
+
+log_streams = LongRequests("streams of logs", most="MOTLEY_LOG_STREAMS", most_of_a_user="MOTLEY_USER_LOG_STREAMS")
+sessions = LongRequests("sessions", most="MOTLEY_SESSIONS", most_of_a_user="MOTLEY_USER_SESSIONS")

@@ -1,0 +1,72 @@
+"""Child processes of a command that runs the service: they end with it, and are restarted if they die."""
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from django.conf import settings
+
+GRACE_S = 10
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a child process runs, and the descriptors that it inherits."""
+
+    command: Sequence[str]
+    environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
+    descriptors: Sequence[int] = ()
+    may_end: bool = False
+    """Whether it is done when it ends with 0."""
+
+
+class Child:
+    """A child process: ends with its parent, even if that is killed, and is restarted if it dies."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self.name = " ".join(program.command[1:3])
+        self.process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        command = ["setpriv", "--pdeathsig", "TERM", *self._program.command]
+        return subprocess.Popen(  # noqa: S603
+            command,
+            env=self._program.environment,
+            cwd=settings.BASE_DIR,
+            start_new_session=True,
+            pass_fds=self._program.descriptors,
+        )
+
+    def restart_if_ended(self) -> None:
+        code = self.process.poll()
+        if code is not None and not (self._program.may_end and code == 0):
+            said = f"A process of the service ended with {code}, and is restarted: {self.name}"
+            print(said, flush=True)  # noqa: T201 - for whoever runs the command
+            self.process = self._start()
+
+    def end(self) -> None:
+        """Wait until it has ended as it was told to."""
+        try:
+            self.process.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def run_until_told(programs: Sequence[Program]) -> None:
+    """Run the programs until SIGINT or SIGTERM."""
+    told = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: told.set())
+    children = [Child(program) for program in programs]
+    while not told.wait(1):
+        for child in children:
+            child.restart_if_ended()
+    for child in children:
+        child.process.terminate()
+    for child in children:
+        child.end()
