@@ -231,8 +231,8 @@ def test_a_large_body_is_forwarded_while_it_comes(tmp_path: Path) -> None:
         (f"{JOB}/session", {}, Kind.SHORT),
         ("/", {"upgrade": "websocket"}, Kind.SHORT),
         (f"{JOB}/logs?rank=1", {"accept": "text/event-stream"}, Kind.LONG),
-        (f"{JOB}/logs?offset=1&wait=5", {}, Kind.LONG),
-        (f"{JOB}/merged-log?wait=5", {}, Kind.LONG),
+        (f"{JOB}/logs?offset=1&wait=5", {}, Kind.SHORT),
+        (f"{JOB}/merged-log?wait=5", {}, Kind.SHORT),
         (f"{JOB}/merged-log", {"accept": "text/event-stream"}, Kind.SHORT),
     ],
 )
