@@ -10,6 +10,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+from django.conf import settings
 from pytest_django.live_server_helper import LiveServer
 
 from operations.client_wheel import client_wheel, wheel_name
@@ -57,7 +58,7 @@ def fresh(tmp_path: Path) -> Iterator[Path]:
 
 def test_the_command_needs_nothing_of_the_service(wheel: Path, fresh: Path, tmp_path: Path) -> None:
     uv("pip", "install", "--quiet", "--python", str(fresh / "python"), str(wheel), cwd=tmp_path)
-    assert run([str(fresh / "motley"), "version"], tmp_path) == "motley 0.1.0\n"
+    assert run([str(fresh / "motley"), "version"], tmp_path) == f"motley {settings.MOTLEY_VERSION}\n"
     assert "Usage: motley" in run([str(fresh / "motley"), "--help"], tmp_path)
     run([str(fresh / "python"), "-c", "from motley_client import Client"], tmp_path)
     assert "django" not in run([str(fresh / "python"), "-c", "help('modules')"], tmp_path)
@@ -80,7 +81,7 @@ def test_the_wheel_that_the_service_serves_installs_the_command(
 ) -> None:
     address = f"{live_server.url}/client/{wheel_name()}"
     uv("pip", "install", "--quiet", "--python", str(fresh / "python"), address, cwd=tmp_path)
-    assert run([str(fresh / "motley"), "version"], tmp_path) == "motley 0.1.0\n"
+    assert run([str(fresh / "motley"), "version"], tmp_path) == f"motley {settings.MOTLEY_VERSION}\n"
     assert run([str(fresh / "python"), "-c", TRAINING], tmp_path) == "False False checkpoints\n"
     without = subprocess.run([fresh / "motley", "mcp"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (without.returncode, "pip install 'motley-client[mcp]'" in without.stderr) == (2, True)
