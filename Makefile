@@ -101,4 +101,4 @@ bench-service:  ## the service under load on PostgreSQL: rounds, submissions, pa
 screenshots:  ## pictures of every page of a sample site, at two widths, light and dark, in .cache/pages; ARGS="--only home jobs"
 	@./bootstrap.sh test
 	$(PYTHON) -m tests.screenshots .cache/pages $(ARGS)
-	cp .cache/pages/readme.png docs/screenshot.png
+	cp .cache/pages/queue.png .cache/pages/why.png docs/

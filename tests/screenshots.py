@@ -69,8 +69,8 @@ ADMINISTRATOR = {
     "retention": "retention",
     "site": "site",
 }
-README = "readme"
-"""Name of the picture that the README shows: what a visitor sees first."""
+README = {"queue": "jobs", "why": "jobs/{waiting}?tab=why"}
+"""Pictures that the README shows: the queue, and why a job waits."""
 
 SAMPLE = "python -m motley_client.sample --steps 2000"
 FURTHER_JOBS: tuple[dict[str, Any], ...] = (
@@ -94,11 +94,11 @@ STATES = ("succeeded", "failed", "running", "queued")
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.screenshots", description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--only", nargs="+", metavar="PAGE", choices=[*PAGES, *ADMINISTRATOR, README])
+    parser.add_argument("--only", nargs="+", metavar="PAGE", choices=[*PAGES, *ADMINISTRATOR, *README])
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     with sample_site() as site, chromium() as browser:
-        take_all(browser, site, given.folder, given.only or [*PAGES, *ADMINISTRATOR, README])
+        take_all(browser, site, given.folder, given.only or [*PAGES, *ADMINISTRATOR, *README])
 
 
 def take_all(browser: Browser, site: Service, folder: Path, names: Collection[str]) -> None:
@@ -109,9 +109,9 @@ def take_all(browser: Browser, site: Service, folder: Path, names: Collection[st
         with signed_in(browser, site, as_admin=as_admin, **look) as page:
             for name, path in addresses.items():
                 take(page, f"{site.url}/{path.format(**places)}", folder / f"{name}-{width}-{scheme}.png")
-    if README in names:
-        with signed_in(browser, site, color_scheme="light") as page:
-            take(page, f"{site.url}/", folder / f"{README}.png", full_page=False)
+    with signed_in(browser, site, color_scheme="light", viewport={"width": 1280, "height": 760}) as page:
+        for name in set(README) & set(names):
+            take(page, f"{site.url}/{README[name].format(**places)}", folder / f"{name}.png", full_page=False)
 
 
 def take(page: Page, address: str, picture: Path, *, full_page: bool = True) -> None:
