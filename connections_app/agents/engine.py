@@ -16,9 +16,8 @@ from django.db import transaction
 from django.utils import timezone
 
 from cluster_app.storage import Volunteers
-from connections_app.agents.files import attempt_folder, discard, size_of
-from connections_app.agents.readings import readings_of
 from connections_app.agents.reports import report_of
+from connections_app.agents.uploads import attempt_folder, discard, readings_of, size_of
 from connections_app.models import Agent, AgentAttempt
 from engines.agent.codec import BadMessage, decode, encode
 from engines.gpu_readings import emulated_readings

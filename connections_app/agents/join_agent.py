@@ -1,17 +1,20 @@
-"""Joining of machines: join tokens, which administrators make, and the tokens of agents, which have used one."""
+"""Machines that join: tokens with which they do, their registration as engines with a node, and what lists show of them."""
 
 import secrets
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from zoneinfo import available_timezones
 
 from django.contrib.auth.base_user import AbstractBaseUser
+from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.db.models import Count, F, Q
 
 from audit_app.models import Action
 from audit_app.services import note
 from cluster_app.errors import GpuTypeRetired, NodeRetired
+from cluster_app.lending import hours_of
 from cluster_app.models import MOST_GPUS_PER_NODE, Engine, Node, name_is_plain
 from cluster_app.services import add_node
 from connections_app.agents.succession import leave_attempts_behind
@@ -154,3 +157,31 @@ def _refuse_machine(joining: Joining) -> None:
         raise AgentRefused("A notice is from 0 s to 24 h.")
     if lending is not None and (lending.zone not in available_timezones() or lending.begins == lending.ends):
         raise AgentRefused("The hours need a time zone such as Europe/Berlin, and a begin that is not their end.")
+
+
+MOST_SHOWN = 200
+
+
+class JoinedMachine(NamedTuple):
+    """A machine with its node, once it has joined."""
+
+    agent: Agent
+    state: Agent.State
+    node: Node | None
+    gpus: int
+    hours: str
+
+
+def joined_machines(user: User, now: datetime) -> list[JoinedMachine]:
+    """The machines that the user may see, by name; those that were revoked come last."""
+    agents = Agent.objects.visible_to(user).select_related("team")
+    shown = list(agents.order_by(F("revoked_at").asc(nulls_first=True), "name")[:MOST_SHOWN])
+    nodes = Node.objects.filter(engine__agent__in=[agent.pk for agent in shown]).select_related("gpu_type")
+    counted = nodes.annotate(gpus_present=Count("gpu", filter=Q(gpu__present=True)))
+    of_engine = {str(node.engine_id): node for node in counted}
+    return [_shown(agent, of_engine.get(agent.name), now) for agent in shown]
+
+
+def _shown(agent: Agent, node: Node | None, now: datetime) -> JoinedMachine:
+    gpus = getattr(node, "gpus_present", 0)
+    return JoinedMachine(agent, agent.state_at(now), node, gpus, hours_of(node) if node is not None else "")

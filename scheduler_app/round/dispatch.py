@@ -17,7 +17,7 @@ from django.db.models.functions import Coalesce, Greatest
 from cluster_app.models import Engine as EngineRow
 from cluster_app.models import Node
 from cluster_app.storage import StoragePaths
-from connections_app.agents.files import checkpoints_of
+from connections_app.agents.uploads import checkpoints_of
 from connections_app.engine_registry import engines
 from engines.accounts import account_name
 from engines.protocol import CpuLimit, Engine, EngineUnreachable, Image, Launch, NodeFault, NodeShare, StopReason

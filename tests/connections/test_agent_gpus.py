@@ -9,7 +9,7 @@ from pytest_django import Settings
 
 from accounting_app.models import GpuMinute
 from cluster_app.models import Gpu
-from connections_app.agents.readings import readings_of
+from connections_app.agents.uploads import readings_of
 from engines.protocol import GpuReading, GpuReport, Throttle, WatchedGpu
 from scheduler_app.round.reconcile import observe
 from scheduler_app.round.watch_gpus import watch_gpus

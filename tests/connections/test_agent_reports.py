@@ -14,9 +14,11 @@ from pytest_django import Settings
 
 from cluster_app.models import Engine, Node
 from connections_app.agents import engine as module
-from connections_app.agents import files
+from connections_app.agents import uploads
 from connections_app.agents.engine import AgentEngine
-from connections_app.agents.files import (
+from connections_app.agents.reports import OwnMachine, within
+from connections_app.agents.sync import hear
+from connections_app.agents.uploads import (
     CHUNK_BYTES,
     ArchiveLimits,
     CutShort,
@@ -24,8 +26,6 @@ from connections_app.agents.files import (
     checkpoints_of,
     store_checkpoints,
 )
-from connections_app.agents.reports import OwnMachine, within
-from connections_app.agents.sync import hear
 from connections_app.models import Agent, AgentAttempt
 from engines.agent.codec import encode
 from engines.agent.messages import VERSION, AttemptNews, Orders, Sync
@@ -183,7 +183,7 @@ def test_a_launch_that_cannot_be_read_is_made_anew_and_delays_no_other(agent: Ag
 
 
 def test_an_upload_goes_on_only_while_its_attempt_is_live(agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "ASK_EVERY_BYTES", CHUNK_BYTES)
+    monkeypatch.setattr(uploads, "ASK_EVERY_BYTES", CHUNK_BYTES)
     body, answers = BytesIO(gzip.compress(bytes(2 * CHUNK_BYTES), 0)), iter([True, False, False])
     limits = ArchiveLimits(packed=8 * CHUNK_BYTES, unpacked=8 * CHUNK_BYTES)
     size, job = len(body.getvalue()), uuid4()

@@ -16,9 +16,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
-from connections_app.agents.files import append_log, checkpoints_of
-from connections_app.agents.unpacked_size import NotGzip, UnpackedSize, UnpacksToMore
-from connections_app.agents.upload_slots import shared_slot
+from connections_app.agents.uploads import NotGzip, UnpackedSize, UnpacksToMore, append_log, checkpoints_of, shared_slot
 from connections_app.errors import TooManyUploads
 from jobs_app.models import Job
 from tests.played_agent import JOINING, Played, running

@@ -19,9 +19,9 @@ from cluster_app.models import Engine, Node
 from cluster_app.services import cordon
 from cluster_app.storage import Volunteers
 from connections_app.agents.engine import last_news
-from connections_app.agents.files import checkpoints_of
 from connections_app.agents.join_agent import issue_join_token, revoke_agent
 from connections_app.agents.sync import LEAVING, AgentState, answer_to
+from connections_app.agents.uploads import checkpoints_of
 from connections_app.engine_registry import engines
 from connections_app.models import Agent, AgentAttempt
 from engines.agent.codec import encode

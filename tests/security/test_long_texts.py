@@ -47,7 +47,7 @@ from simulation.scenario.team_limits import read_budgets, read_most_gpus, read_q
 from simulation.traces.motley_csv import read_motley_csv
 from simulation.workloads.rate_sources import parse_gavel_table
 from web.pages.templatetags.logs import log_lines
-from web.rest.byte_ranges import is_range_request
+from web.rest.downloads import is_range_request
 
 LENGTH = 1_000_000
 MOST_CPU_S = 60

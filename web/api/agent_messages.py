@@ -27,19 +27,21 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from connections_app.agents.authentication import agent_of, refuse_other_machine
-from connections_app.agents.files import (
-    ArchiveLimits,
-    CutShort,
-    LargerThanAllowed,
-    Readable,
-    append_log,
-    store_checkpoints,
-)
 from connections_app.agents.join_agent import join
 from connections_app.agents.reports import OVER
 from connections_app.agents.sync import hear, launch_stored
-from connections_app.agents.unpacked_size import NotGzip, UnpacksToMore
-from connections_app.agents.upload_slots import own_slot, shared_slot
+from connections_app.agents.uploads import (
+    ArchiveLimits,
+    CutShort,
+    LargerThanAllowed,
+    NotGzip,
+    Readable,
+    UnpacksToMore,
+    append_log,
+    own_slot,
+    shared_slot,
+    store_checkpoints,
+)
 from connections_app.errors import AgentRefused, NoSuchAgent
 from connections_app.models import Agent, AgentAttempt
 from engines.agent.codec import BadMessage, decode, encode

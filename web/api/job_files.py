@@ -19,7 +19,7 @@ from engines.protocol import EngineError, JobFile, NoSuchFile, OpenedFile
 from jobs_app.errors import FilesDeleted
 from jobs_app.models import Job
 from web.api.logs import RANGE, job_asked
-from web.rest.byte_ranges import byte_range_of, is_range_request
+from web.rest.downloads import byte_range_of, is_range_request
 from web.rest.query import query_of
 
 LONGEST_PATH = 4096

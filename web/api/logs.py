@@ -25,8 +25,8 @@ from jobs_app.models import Attempt, Job
 from jobs_app.permissions import caller, jobs_seen_by, still_sees
 from jobs_app.submission.fields import MOST_GPUS
 from web.api.job_history import archived_for
-from web.rest.byte_ranges import byte_range_of, is_range_request
 from web.rest.choices import Choice
+from web.rest.downloads import byte_range_of, is_range_request
 from web.rest.query import query_of
 
 LARGEST_CHUNK = 1024 * 1024

@@ -19,8 +19,8 @@ from accounting_app.fairness.team_months import month_of
 from jobs_app.measurement.energy import ENERGY_SOURCES
 from jobs_app.permissions import NotForJobs, caller
 from web.rest.bodies import Text
+from web.rest.downloads import CSV, csv_answer
 from web.rest.query import query_of
-from web.rest.spreadsheets import CSV, csv_answer
 
 
 class ReportQuery(serializers.Serializer[Any]):

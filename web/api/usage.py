@@ -18,8 +18,8 @@ from jobs_app.measurement.energy import ENERGY_SOURCES
 from jobs_app.permissions import NotForJobs, caller
 from web.rest.bodies import Text
 from web.rest.choices import Choice
+from web.rest.downloads import CSV, csv_answer
 from web.rest.query import query_of
-from web.rest.spreadsheets import CSV, csv_answer
 
 MOST_DAYS = 93
 """Of a report by day; one by month may be of any length."""

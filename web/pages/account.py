@@ -1,25 +1,29 @@
 """Account pages: API tokens, password and the activity log."""
 
 from datetime import datetime
+from typing import Any
 
 import django_filters
 from django.contrib import messages
+from django.contrib.auth import login
 from django.contrib.auth.decorators import login_required
-from django.contrib.auth.forms import PasswordChangeForm
+from django.contrib.auth.forms import PasswordChangeForm, SetPasswordForm
 from django.contrib.auth.mixins import LoginRequiredMixin
 from django.contrib.auth.views import PasswordChangeView
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse_lazy
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from audit_app.models import Action, AuditEntry
 from audit_app.services import note
 from jobs_app.filters import MomentFilter
 from jobs_app.forms import TokenForm
-from jobs_app.models import ApiToken
+from jobs_app.invitations import accept_invitation, find_invitation
+from jobs_app.models import ApiToken, Invitation
 from jobs_app.tokens import issue_token, revoke_token
 from web.pages.base import SignedInRequest, paginate
 
@@ -101,3 +105,29 @@ def audit(request: SignedInRequest) -> HttpResponse:
     asked = any(request.GET.get(name) for name in AuditFilter.base_filters)
     context = paginate(request, filtered.qs) | {"filter": filtered, "asked": asked}
     return render(request, "pages/audit.html", context)
+
+
+BACKEND = "django.contrib.auth.backends.ModelBackend"
+
+
+@sensitive_post_parameters()
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def invitation_page(request: HttpRequest) -> HttpResponse:
+    """The secret of the link is its fragment, which no log has: the page sends it as a field of a form."""
+    text, now = request.POST.get("code", ""), timezone.now()
+    found = find_invitation(text) if text else None
+    if found is None or found.state_at(now) != Invitation.State.OPEN:
+        return _show(request, asked=bool(text), found=found)
+    form = SetPasswordForm(found.user, request.POST if "new_password1" in request.POST else None)
+    if not form.is_valid():
+        return _show(request, asked=True, found=found, form=form, code=text)
+    if not accept_invitation(found, form.cleaned_data["new_password1"], now=now):
+        return _show(request, asked=True, found=find_invitation(text))
+    login(request, found.user, backend=BACKEND)
+    return redirect("home")
+
+
+def _show(request: HttpRequest, *, found: Invitation | None, **context: Any) -> HttpResponse:
+    state = found.state_at(timezone.now()) if found else ""
+    return render(request, "registration/invitation.html", {**context, "invitation": found, "state": str(state)})

@@ -19,7 +19,7 @@ from cluster_app.engine_reports import engine_message
 from cluster_app.errors import ClusterError
 from cluster_app.models import LOCAL_ENGINE, Engine, GpuType, Node, NodeQuerySet, in_service
 from cluster_app.services import cordon, drain, resume
-from connections_app.agents.joined_machines import joined_machines
+from connections_app.agents.join_agent import joined_machines
 from insight_app.explain.drain_estimate import describe, occupancies
 from insight_app.gpu_occupancy import gpu_counts, gpus_by_node
 from scheduler_app.windows.reading import WindowRow, read_windows

@@ -27,7 +27,7 @@ from insight_app.start_forecasts.accuracy import COVERED, FEWEST, MOST_OUTCOMES,
 from insight_app.start_forecasts.deadlines import judge_deadlines
 from jobs_app.measurement.energy import Energy
 from web.pages.base import SignedInRequest
-from web.rest.spreadsheets import csv_answer
+from web.rest.downloads import csv_answer
 
 
 @login_required

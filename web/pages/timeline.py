@@ -25,7 +25,7 @@ from web.pages.charts import Figure
 from web.pages.timeline_by_node import LinkOfWindow, rows_by_node
 from web.pages.timeline_chart import Chart, timeline_figure
 from web.pages.timeline_rows import jobs_in_order, rows_by_job, rows_by_team
-from web.rest.spreadsheets import csv_answer
+from web.rest.downloads import csv_answer
 
 BY = ("node", "team", "job")
 NODES_PER_PAGE = 128

@@ -1,18 +1,139 @@
-"""Files that agents have sent: logs by attempt and checkpoints by job, below `MOTLEY_AGENT_ROOT`."""
+"""Uploads of agents: readings, files of jobs and checkpoints, within slots and limits of size."""
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from django.conf import settings
 
-from connections_app.agents.unpacked_size import UnpackedSize
+from connections_app.errors import TooManyUploads
 from engines.attempt_files import AttemptFolder
-from engines.protocol import Stream
+from engines.linux import lock
+from engines.protocol import GpuReading, Stream, Throttle, WatchedGpu
+
+
+@contextmanager
+def own_slot(agent: int, what: str) -> Iterator[None]:
+    """The slot of an agent for this kind of file; raises `TooManyUploads` while it sends another one."""
+    with _first_free([_folder() / f"agent-{agent}.{what}"], TooManyUploads(f"This machine is sending {what} already")):
+        yield
+
+
+@contextmanager
+def shared_slot(most: int, *, is_last: bool) -> Iterator[None]:
+    """One of the slots of all agents; raises `TooManyUploads` while none is free.
+
+    A quarter is kept for last archives: jobs wait for these.
+    """
+    usable = most if is_last else most - most // 4
+    paths = [_folder() / f"slot-{number}" for number in range(usable)]
+    with _first_free(paths, TooManyUploads(f"Machines that joined send {usable} archives already, the limit")):
+        yield
+
+
+@contextmanager
+def _first_free(paths: list[Path], error: TooManyUploads) -> Iterator[None]:
+    for path in paths:
+        with path.open("ab") as file:
+            if lock(file.fileno()):
+                yield
+                return
+    raise error
+
+
+def _folder() -> Path:
+    folder = agent_root() / "slots"
+    make_folder(folder)
+    return folder
+
+
+GZIP = 16 + zlib.MAX_WBITS
+PIECE_BYTES = 1 << 20
+INPUT_BYTES = 1 << 14
+"""What is given to zlib at a time: it copies what is left at the end of each gzip member."""
+MOST_MEMBERS = 1000
+"""Parallel compressors write one per block or per process."""
+
+
+class NotGzip(Exception):
+    """The bytes are no gzip archive, or not a whole one."""
+
+
+class UnpacksToMore(Exception):
+    """The archive has more bytes than it may have, unpacked."""
+
+
+class UnpackedSize:
+    """Counts what the pieces of a gzip stream unpack to, with little memory.
+
+    Raises `UnpacksToMore` above the limit, and `NotGzip` where a piece or a checksum is wrong.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._left, self._members = most, 1
+        self._inflater = zlib.decompressobj(GZIP)
+
+    def add(self, piece: bytes) -> None:
+        for start in range(0, len(piece), INPUT_BYTES):
+            self._add(piece[start : start + INPUT_BYTES])
+
+    def _add(self, piece: bytes) -> None:
+        while piece:
+            if self._inflater.eof:
+                self._begin_member()
+            try:
+                self._left -= len(self._inflater.decompress(piece, PIECE_BYTES))
+            except zlib.error as error:
+                raise NotGzip(str(error)) from error
+            if self._left < 0:
+                raise UnpacksToMore
+            piece = self._inflater.unconsumed_tail or self._inflater.unused_data
+
+    def _begin_member(self) -> None:
+        """Gzip files may follow each other."""
+        self._members += 1
+        if self._members > MOST_MEMBERS:
+            raise NotGzip(f"it has more than {MOST_MEMBERS} members: compress it as one")
+        self._inflater = zlib.decompressobj(GZIP)
+
+    def finish(self) -> None:
+        if not self._inflater.eof:
+            raise NotGzip("the archive has no end")
+
+
+MOST_UTILIZATION, MOST_MEMORY_MIB, MOST_POWER_W, MOST_TEMPERATURE_C, MOST_ERRORS = 100, 2**24, 5_000, 200, 2**31
+"""Beyond these a figure is no GPU's: it is left out, for energy and means are made of them."""
+
+
+def readings_of(told: Iterable[GpuReading], watched: Sequence[WatchedGpu]) -> list[GpuReading]:
+    """The readings, numbered as the service numbers the GPUs: an agent numbers them by their places in its machine."""
+    by_place = {one.gpu: one for one in told}
+    return [replace(_possible(by_place[gpu.index]), gpu=gpu.gpu) for gpu in watched if gpu.index in by_place]
+
+
+def _possible(one: GpuReading) -> GpuReading:
+    """Without figures that cannot be, and without attempts and processes: claims tell whose the GPU is."""
+    errors = one.ecc_errors
+    return GpuReading(
+        gpu=one.gpu,
+        utilization=_within(one.utilization, MOST_UTILIZATION),
+        memory_used_mib=_within(one.memory_used_mib, MOST_MEMORY_MIB),
+        power_w=_within(one.power_w, MOST_POWER_W),
+        temperature_c=_within(one.temperature_c, MOST_TEMPERATURE_C),
+        ecc_errors=errors if errors is not None and 0 <= errors <= MOST_ERRORS else None,
+        throttle=Throttle(int(one.throttle) & sum(Throttle)),
+    )
+
+
+def _within(value: float | None, most: float) -> float | None:
+    return value if value is not None and 0 <= value <= most else None
+
 
 OWN = 0o700
 CHUNK_BYTES = 1 << 20
