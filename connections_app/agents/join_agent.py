@@ -1,4 +1,4 @@
-"""Machines that join: tokens with which they do, their registration as engines with a node, and what lists show of them."""
+"""Machines that join: their tokens, their registration as engines with a node, and what lists show of them."""
 
 import secrets
 from datetime import datetime, timedelta
