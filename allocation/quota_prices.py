@@ -7,8 +7,8 @@ import numpy as np
 from numpy import eye, ones, zeros
 
 from allocation.problem import Problem
+from allocation.quota_lending import TypeQuotas
 from allocation.solvers.linear_program import SolverFailed, maximize
-from allocation.type_quotas import TypeQuotas
 from allocation.types import Floats, Ints
 
 TOLERANCE = 1e-7

@@ -6,7 +6,7 @@ from typing import Self
 import numpy as np
 
 from allocation.problem import Problem
-from allocation.type_quotas import TypeQuotas
+from allocation.quota_lending import TypeQuotas
 from allocation.types import Bools, Ints
 
 

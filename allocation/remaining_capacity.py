@@ -7,8 +7,8 @@ from operator import ge
 import numpy as np
 
 from allocation.problem import Problem
+from allocation.quota_lending import RemainingTypeQuotas
 from allocation.quotas import Quotas
-from allocation.type_quotas import RemainingTypeQuotas
 from allocation.types import Bools, Ints
 
 

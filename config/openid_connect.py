@@ -24,7 +24,7 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from jobs_app.group_teams import follow_groups, granted_by
-from jobs_app.linking import clear_for_link
+from jobs_app.identity_links import clear_for_link
 
 log = logging.getLogger(__name__)
 BACKEND = "django.contrib.auth.backends.ModelBackend"

@@ -36,7 +36,7 @@ from web.api.storage import StorageViewSet
 from web.api.teams import TeamViewSet
 from web.api.throughputs import ThroughputViewSet
 from web.api.windows import WindowViewSet
-from web.pages import operations
+from web.pages import health
 
 
 @extend_schema(exclude=True)
@@ -99,9 +99,9 @@ urlpatterns = [
     path("api/v1/<path:unknown>", no_such_route),
     path("api/schema/", SpectacularAPIView.as_view(), name="schema"),
     path("api/docs/", SpectacularSwaggerSplitView.as_view(url_name="schema"), name="docs"),
-    path("metrics", operations.metrics, name="metrics"),
-    path("livez", operations.livez, name="livez"),
-    path("readyz", operations.readyz, name="readyz"),
-    path("healthz/scheduler", operations.scheduler, name="healthz-scheduler"),
+    path("metrics", health.metrics, name="metrics"),
+    path("livez", health.livez, name="livez"),
+    path("readyz", health.readyz, name="readyz"),
+    path("healthz/scheduler", health.scheduler, name="healthz-scheduler"),
     path("", include("web.pages.urls")),
 ]

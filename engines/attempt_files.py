@@ -17,7 +17,7 @@ RESERVED_BYTES = 8 * 1024
 
 
 class SetupFile(TypedDict):
-    """Command that makes the job's environment in `folder` (see `engines.supervision.setup`)."""
+    """Command that makes the job's environment in `folder` (see `engines.supervision.environment_setup`)."""
 
     command: str
     folder: str

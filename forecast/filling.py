@@ -11,8 +11,8 @@ import numpy as np
 
 from allocation.inventory import Inventory
 from allocation.problem import Problem
+from allocation.quota_lending import RemainingTypeQuotas
 from allocation.quotas import Quotas
-from allocation.type_quotas import RemainingTypeQuotas
 from estimation.types import Bools, Ints
 
 

@@ -8,8 +8,8 @@ from time import monotonic
 from django.db import close_old_connections, connection
 from django.utils import timezone
 
-from insight_app.late_starts import announce_late_starts
-from jobs_app.failed_shares import announce_failed_shares
+from insight_app.late_start_notifications import announce_late_starts
+from jobs_app.failure_notifications import announce_failed_shares
 from jobs_app.models import Notification
 from jobs_app.notifications.sending import send_due
 

@@ -19,7 +19,7 @@ from insight_app.models import DeadlineForecast, KeptForecast
 from jobs_app.code.storage import delete_files, unused_archives
 from jobs_app.job_archive import archive_jobs, expired_jobs
 from jobs_app.models import ApiToken, IdempotencyKey, JobEvent, Notification
-from operations.job_files import (
+from operations.job_file_retention import (
     FilesLeft,
     add_up_files_of_teams,
     discard_files,

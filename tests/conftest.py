@@ -20,7 +20,7 @@ from hypothesis import is_hypothesis_test
 from pytest_django import DjangoDbBlocker, Settings
 from rest_framework.test import APIClient
 
-from cluster_app.acceptance import ACCEPTANCE
+from cluster_app.feasibility_cache import ACCEPTANCE
 from cluster_app.models import LOCAL_ENGINE, Engine, GpuType, Node
 from cluster_app.services import add_node
 from connections_app import engine_registry as fleet
@@ -29,7 +29,7 @@ from engines.accounts import account_name, ensure_account
 from engines.local.host_setup import ensure_runtime
 from engines.slurm.private_cluster import PrivateCluster
 from engines.supervision.container_runtime import find_runtime
-from operations.host_setup import JOB_USER, SYSTEM_STATE
+from operations.prepare_host import JOB_USER, SYSTEM_STATE
 from scheduler_app.round.lease import Loop, lease_renewed
 from tests.engines.slurm_cluster import ends_of_logs, restore, slurm_cluster  # noqa: F401 - a fixture
 from tests.hypothesis_examples import USUAL

@@ -11,10 +11,10 @@ from allocation.decision import Decision
 from allocation.gangs import servable_gpus
 from allocation.inventory import Inventory
 from allocation.problem import Problem
+from allocation.quota_lending import NO_LIMIT, TypeQuotas
 from allocation.quotas import Quotas
 from allocation.remaining_capacity import remaining_after
 from allocation.rounds.mechanism import priorities
-from allocation.type_quotas import NO_LIMIT, TypeQuotas
 from allocation.types import Bools, Floats, Ints
 
 TOLERANCE = 1e-6

@@ -38,6 +38,7 @@ from engines.supervision.container import remove_state
 from engines.supervision.container_runtime import ContainerRuntime, find_runtime
 from engines.supervision.discard import discard
 from engines.supervision.disk import file_errors_explained, with_disk_fault
+from engines.supervision.disk_usage import sizes
 from engines.supervision.engine_root import (
     NO_CONTAINERS,
     SYSTEM_PATH,
@@ -50,7 +51,6 @@ from engines.supervision.engine_root import (
 )
 from engines.supervision.gpu_hooks import GpuHooks, hooks_file
 from engines.supervision.isolation import Isolation, best_isolation
-from engines.supervision.measure import sizes
 from engines.supervision.processes import any_process_is_exiting, kill, marked
 from engines.supervision.rank import PACKAGE_PARENT, PYTHON
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from engines.protocol import EngineError, EngineUnreachable
-from engines.slurm.text import (
+from engines.slurm.parsing import (
     ACCOUNTED_FORMAT,
     ALLOCATION_FORMAT,
     JOB_FORMAT,

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from engines.slurm.text import SlurmNode
+from engines.slurm.parsing import SlurmNode
 
 
 class DrainChange(NamedTuple):

@@ -33,17 +33,18 @@ from engines.protocol import (
 )
 from engines.slurm.commands import SlurmCommands
 from engines.slurm.files import SlurmFiles, SlurmLaunchFile
+from engines.slurm.foreign_use import Use, foreign_use, own_use
 from engines.slurm.options import SlurmOptions
+from engines.slurm.parsing import SlurmNode
 from engines.slurm.rank import step_command
 from engines.slurm.reports import Reports
 from engines.slurm.runtime import install_runtime
 from engines.slurm.samples import Samples
 from engines.slurm.site import Site
 from engines.slurm.submission import batch_script, launch_file, sbatch_options
-from engines.slurm.text import SlurmNode
-from engines.slurm.use import Use, foreign_use, own_use
 from engines.supervision.discard import discard
 from engines.supervision.disk import file_errors_explained, with_disk_fault
+from engines.supervision.disk_usage import sizes
 from engines.supervision.engine_root import (
     SYSTEM_PATH,
     THROUGH,
@@ -52,7 +53,6 @@ from engines.supervision.engine_root import (
     read_log,
     refuse_ended,
 )
-from engines.supervision.measure import sizes
 from engines.supervision.rank import PACKAGE_PARENT, PYTHON
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from engines.protocol import EngineError
 from engines.slurm.commands import SlurmCommands
-from engines.slurm.text import SlurmNode
+from engines.slurm.parsing import SlurmNode
 
 LOOK_S = 1.0
 """A look is a command of Slurm."""

@@ -9,8 +9,8 @@ from datetime import datetime
 from engines.attempt_files import AttemptFolder, ExitFile, utc_now
 from engines.protocol import AttemptReport, Phase, SiteReason
 from engines.slurm.files import SlurmFiles
+from engines.slurm.parsing import ENDINGS, SlurmJob, waiting_reason
 from engines.slurm.site import Site
-from engines.slurm.text import ENDINGS, SlurmJob, waiting_reason
 from engines.supervision.engine_root import EngineRoot, read_progress
 
 STOPPED_BEFORE_START = 143

@@ -12,8 +12,8 @@ from pathlib import Path
 from engines.attempt_files import AttemptFolder
 from engines.gpu_readings import site_readings
 from engines.slurm.files import SlurmFiles
+from engines.slurm.parsing import expand_numbers
 from engines.slurm.samples import RankSample, write_sample
-from engines.slurm.text import expand_numbers
 
 EVERY_S = 5.0
 """Half the time between two looks of the service, so that each finds a new sample."""

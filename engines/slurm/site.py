@@ -9,8 +9,8 @@ from pathlib import Path
 from engines.protocol import EngineError, EngineUnreachable
 from engines.slurm.commands import SlurmCommands
 from engines.slurm.drains import DrainChange, drain_changes
-from engines.slurm.text import Allocation, SlurmJob, SlurmNode
-from engines.slurm.use import with_partition, with_reservations
+from engines.slurm.foreign_use import with_partition, with_reservations
+from engines.slurm.parsing import Allocation, SlurmJob, SlurmNode
 
 log = logging.getLogger(__name__)
 

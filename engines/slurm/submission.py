@@ -10,7 +10,7 @@ from engines.attempt_files import AttemptFolder
 from engines.protocol import Launch, NodeLaunch
 from engines.slurm.files import SlurmLaunchFile
 from engines.slurm.options import SlurmOptions
-from engines.slurm.text import SlurmNode
+from engines.slurm.parsing import SlurmNode
 
 BEATS_LATE_S = 30.0
 """Time that a heartbeat may be late on a busy node, beside its way over the shared disk."""

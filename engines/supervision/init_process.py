@@ -153,7 +153,7 @@ def _set_up(
     plan: RankStart, setup: "SetupFile", commands: "_Lines", child_ended: int, heartbeat: "_Heartbeat"
 ) -> RankExit | None:
     """Make the job's environment unless it exists; an exit if that failed or the rank was told to stop."""
-    from engines.supervision.setup import Entry, Environment  # noqa: PLC0415 - as above
+    from engines.supervision.environment_setup import Entry, Environment  # noqa: PLC0415 - as above
 
     environment = Environment(setup["folder"])
     while (entry := environment.enter()) is Entry.BUSY:
@@ -180,7 +180,7 @@ def _run_setup(
     plan: RankStart, setup: "SetupFile", commands: "_Lines", child_ended: int, heartbeat: "_Heartbeat"
 ) -> RankExit | None:
     """Run the setup, and leave no process of it behind; its output goes through a pipe, so that its log is limited."""
-    from engines.supervision.setup import copy_output  # noqa: PLC0415 - as above
+    from engines.supervision.environment_setup import copy_output  # noqa: PLC0415 - as above
 
     reading, writing = os.pipe()
     child, missing, complaint = _start({**plan, "argv": ["/bin/sh", "-c", setup["command"]]}, output=writing)

@@ -9,7 +9,7 @@ import numpy as np
 
 from cluster_app.models import Node
 from estimation.types import Floats
-from forecast.latest import latest_of
+from forecast.latest_event import latest_of
 from insight_app.start_forecasts.showing import Interval, ShownForecast, read_forecasts
 from insight_app.start_forecasts.wording import interval_words
 from jobs_app.models import Attempt, Job

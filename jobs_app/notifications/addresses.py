@@ -11,7 +11,7 @@ from django.core.validators import validate_email
 
 from jobs_app.errors import InvalidSpec
 from jobs_app.models import NotificationTarget
-from jobs_app.notifications.guard import AddressRefused, literal_address, refuse_private
+from jobs_app.notifications.address_guard import AddressRefused, literal_address, refuse_private
 
 MOST_CHARACTERS = 1000
 SLACK = re.compile(r"\Ahttps://hooks\.slack\.com/services/([A-Za-z0-9]+)/([A-Za-z0-9]+)/([A-Za-z0-9]+)/?\Z")

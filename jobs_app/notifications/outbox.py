@@ -1,15 +1,15 @@
 """Outbox: notifications are written in the transaction of their event, for the targets that ask for it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Q
 
 from database.bulk_insert import insert_many
-from jobs_app.models import Job, Notification, NotificationTarget, Team
+from jobs_app.models import Job, Notification, NotificationTarget
+from jobs_app.notifications.recipients import read_recipients
 
 Event = NotificationTarget.Event
 FAILED = (Job.State.FAILED, Job.State.TIMED_OUT)
@@ -40,36 +40,11 @@ class Outcome:
     """Another try would end alike."""
 
 
-class Readers(NamedTuple):
-    """Targets that may be told of some jobs, and which owners are members of which teams."""
-
-    targets: Sequence[NotificationTarget]
-    members: frozenset[tuple[int, int]]
-    """User and team."""
-
-    def of(self, job: Job) -> list[NotificationTarget]:
-        """Those of the job's team; those of its owner, who may have left the team."""
-        sees = job.owner.is_staff or (job.owner_id, job.team_id) in self.members
-        return [one for one in self.targets if one.team_id == job.team_id or (sees and one.user_id == job.owner_id)]
-
-
 def announce_ends(ended: Iterable[UUID]) -> None:
     """Write the notifications of jobs that have ended; call it in the transaction in which they end."""
     jobs = list(ended)
-    if jobs and (readers := read_readers(jobs)).targets:
-        write(of_end(target, job) for job in read_jobs(jobs) for target in readers.of(job))
-
-
-def read_readers(jobs: Iterable[UUID]) -> Readers:
-    """Targets of the teams and of the owners of these jobs: two queries, one if there is none."""
-    rows = Job.objects.filter(pk__in=list(jobs))
-    asked = Q(user__in=rows.values("owner"), user__is_active=True) | Q(team__in=rows.values("team"))
-    targets = list(NotificationTarget.objects.filter(asked).only("pk", "user", "team", "events"))
-    if not targets:
-        return Readers((), frozenset())
-    owners = {target.user_id for target in targets if target.user_id}
-    rows_of_members = Team.members.through._default_manager.filter(user__in=owners)
-    return Readers(targets, frozenset(rows_of_members.values_list("user", "team")))
+    if jobs and (recipients := read_recipients(jobs)).targets:
+        write(of_end(target, job) for job in read_jobs(jobs) for target in recipients.of(job))
 
 
 def read_jobs(jobs: Iterable[UUID]) -> list[Job]:

@@ -19,8 +19,8 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from jobs_app.models import Notification, NotificationTarget
+from jobs_app.notifications.mail_and_slack import send_mail, send_slack
 from jobs_app.notifications.outbox import Outcome
-from jobs_app.notifications.people import send_mail, send_slack
 from jobs_app.notifications.texts import payload_of, text_of
 from jobs_app.notifications.webhook import post_webhook
 from jobs_app.secrets import SecretGone, unseal

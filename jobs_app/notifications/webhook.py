@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import httpcore
 
-from jobs_app.notifications.guard import AddressRefused, GuardedBackend, Network
+from jobs_app.notifications.address_guard import AddressRefused, GuardedBackend, Network
 from jobs_app.notifications.outbox import Outcome
 
 KEY_PREFIX = "whsec_"

@@ -12,8 +12,8 @@ from django.contrib.auth.models import User
 from django.db.models import Exists, OuterRef
 from uuid_utils.compat import uuid7
 
-from cluster_app.acceptance import ACCEPTANCE
 from cluster_app.feasibility import NodeShape, Refusal, Request, inventory, why_never
+from cluster_app.feasibility_cache import ACCEPTANCE
 from cluster_app.replica_size import GpusPerReplica
 from cluster_app.storage import needs_of, places_of
 from jobs_app.errors import InvalidSpec

@@ -15,8 +15,8 @@ from allocation.decision import Decision, Status
 from allocation.inventory import Inventory
 from allocation.plan_round import Plan
 from allocation.problem import Problem
+from allocation.quota_lending import TypeQuotas
 from allocation.quotas import Quotas
-from allocation.type_quotas import TypeQuotas
 from estimation.rate_evidence import Evidence, table_evidence
 from scheduler_app.models import Round
 from scheduler_app.round.snapshot import Snapshot

@@ -15,7 +15,7 @@ from database.bulk_update import rewrite
 from engines.protocol import AttemptReport, EngineError, Phase, Progress, SiteReason, StopReason
 from jobs_app.lifecycle.attempt_endings import AttemptEnd, end_attempts
 from jobs_app.lifecycle.attempts import about_attempt, note_running, record_process_exit_proof, stop_attempt_of
-from jobs_app.measurement.rates import ProgressDelta, note_progress, record_unreadable_lines
+from jobs_app.measurement.progress_reports import ProgressDelta, note_progress, record_unreadable_lines
 from jobs_app.models import Attempt, GpuClaim, Job, Reason
 from scheduler_app.round.lease import Fence
 from scheduler_app.round.set_aside import Kind, isolate, set_aside, set_aside_at

@@ -6,8 +6,8 @@ import numpy as np
 
 from accounting_app.fairness.quota_ledger import QuotaUse
 from allocation.problem import Problem
+from allocation.quota_lending import QuotaLimits, TypeQuotas
 from allocation.quota_prices import known_prices
-from allocation.type_quotas import QuotaLimits, TypeQuotas
 from scheduler_app.round.inputs import InputRows, JobRow, TypeQuotaRow
 
 PRICE_LIMIT_S = 2.0

@@ -21,7 +21,7 @@ from jobs_app.lifecycle.dependencies import settle_dependencies
 from jobs_app.models import GpuClaim
 from scheduler_app.models import SchedulerLease
 from scheduler_app.round.lease import Fence
-from scheduler_app.round.lost_nodes import announce_lost_nodes
+from scheduler_app.round.lost_node_notifications import announce_lost_nodes
 from scheduler_app.round.power import sleep_as_reported
 from scheduler_app.round.set_aside import forget_recovered
 from scheduler_app.round.stop_rules import batches, due_stops, live_attempts_on, stop_due

@@ -8,8 +8,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from allocation.budgets import KINDS, PERIODS, SOFT
+from allocation.quota_lending import QuotaLimits, TypeQuotas
 from allocation.quotas import Quotas
-from allocation.type_quotas import QuotaLimits, TypeQuotas
 from allocation.types import Ints
 from simulation.clock.team_budgets import TeamBudget, TeamBudgets
 from simulation.cluster import Cluster

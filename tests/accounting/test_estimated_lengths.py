@@ -8,7 +8,7 @@ from accounting_app.models import DurationForecast
 from estimation.durations import Basis
 from insight_app.explain.remaining_work import remaining_work
 from jobs_app.lifecycle.commands import cancel_job
-from jobs_app.measurement.rates import ProgressDelta, note_progress
+from jobs_app.measurement.progress_reports import ProgressDelta, note_progress
 from jobs_app.models import Attempt, Job
 from scheduler_app.models import Round
 from scheduler_app.round.archive import archive_of

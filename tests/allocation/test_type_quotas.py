@@ -15,9 +15,9 @@ from allocation.policies.max_min_fairness import max_min_fairness
 from allocation.policies.motley import motley
 from allocation.policies.sia import sia
 from allocation.problem import Problem
+from allocation.quota_lending import NO_LIMIT, TypeQuotas
 from allocation.quotas import Quotas
 from allocation.rounds.pending_reasons import ReasonCode, explain
-from allocation.type_quotas import NO_LIMIT, TypeQuotas
 from tests.allocation.allocation_cases import build_inventory, clusters
 from tests.hypothesis_examples import examples
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from cluster_app import acceptance
-from cluster_app.acceptance import ACCEPTANCE
+from cluster_app import feasibility_cache
 from cluster_app.feasibility import Request
+from cluster_app.feasibility_cache import ACCEPTANCE
 from jobs_app.errors import InvalidSpec
 from jobs_app.models import Job
 from tests.service_lab import Lab
@@ -18,7 +18,7 @@ LARGE = Request(gpus=8)
 def test_the_cluster_is_not_read_for_every_job(
     lab: Lab, django_assert_num_queries: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(acceptance, "GOOD_FOR_S", inf)
+    monkeypatch.setattr(feasibility_cache, "GOOD_FOR_S", inf)
     lab.node("n1", gpus=8)
     ACCEPTANCE.holds(LARGE)
     with django_assert_num_queries(0):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pytest_django import Settings
 
-from operations.host_setup import collect_static_files
+from operations.prepare_host import collect_static_files
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from engines.protocol import Phase, Setup, StopReason, Stream
-from engines.supervision.setup import Entry, Environment
+from engines.supervision.environment_setup import Entry, Environment
 from tests.engines.engine_lab import Lab, until
 
 MAKE = "echo made >&2; cd $MOTLEY_ENV_DIR; mkdir bin; echo 'echo tool' > bin/tool; chmod +x bin/tool"
@@ -163,6 +163,6 @@ def test_on_nfs_of_two_that_come_together_one_makes_it(place: Path, monkeypatch:
             entries.append(Entry.BUSY)
             entries[0] = other.enter()
 
-    monkeypatch.setattr("engines.supervision.setup.flock", flock_on_nfs)
+    monkeypatch.setattr("engines.supervision.environment_setup.flock", flock_on_nfs)
     entries += [one.enter(), other.enter(), one.enter()]
     assert entries == [Entry.BUSY, Entry.EMPTY, Entry.BUSY, Entry.EMPTY]

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from engines.protocol import EngineError, NodeLaunch, Phase, SiteReason
+from engines.slurm.parsing import SlurmJob, parse_accounted
 from engines.slurm.private_cluster import EmulatedNode, PrivateCluster
-from engines.slurm.text import SlurmJob, parse_accounted
 from tests.engines.engine_lab import SlurmLab, until
 from tests.engines.slurm_cluster import free_ports
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from engines.protocol import EngineError
+from engines.slurm.parsing import SlurmNode, parse_node
 from engines.slurm.power import (
     Step,
     complain_without_power_saving,
@@ -12,7 +13,6 @@ from engines.slurm.power import (
     step_to_sleep,
     step_to_wake,
 )
-from engines.slurm.text import SlurmNode, parse_node
 from tests.engines.test_slurm_text import node
 
 MARK = "Motley 3fa9c1d2:"

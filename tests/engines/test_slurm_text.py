@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from engines.protocol import NodeState, SiteReason
+from engines.slurm.foreign_use import Use, foreign_use, with_partition, with_reservations
 from engines.slurm.node_states import state_flags
 from engines.slurm.options import SlurmOptions
-from engines.slurm.text import (
+from engines.slurm.parsing import (
     Allocation,
     Reservation,
     SlurmJob,
@@ -21,7 +22,6 @@ from engines.slurm.text import (
     parse_reservations,
     waiting_reason,
 )
-from engines.slurm.use import Use, foreign_use, with_partition, with_reservations
 
 NODE = (
     "NodeName=n1 Arch=x86_64 CoresPerSocket=1  CPUAlloc=3 CPUEfctv=16 CPUTot=16 CPULoad=9.47 AvailableFeatures=(null) "

@@ -8,9 +8,9 @@ import pytest
 from allocation.policies import POLICIES
 from allocation.policies.fifo import fifo
 from allocation.policies.srtf import srtf
+from allocation.quota_lending import TypeQuotas
 from allocation.quotas import Quotas
 from allocation.rounds.windows import Stays, Windows
-from allocation.type_quotas import TypeQuotas
 from forecast.future import HORIZON_S, play
 from forecast.present import Draw, Rounds
 from tests.forecast.cluster import HOUR_S, as_told, present_of

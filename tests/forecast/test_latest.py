@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from estimation.types import Floats
-from forecast.latest import latest_of
+from forecast.latest_event import latest_of
 
 QUANTILES = st.lists(st.floats(1, 100_000), min_size=3, max_size=3).map(sorted).map(np.array)
 

@@ -7,7 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from cluster_app.acceptance import ACCEPTANCE
+from cluster_app.feasibility_cache import ACCEPTANCE
 from cluster_app.services import drain
 from insight_app.explain.decisions import explain_job
 from insight_app.explain.dry_run import dry_run

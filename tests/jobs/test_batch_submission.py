@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
 from audit_app.models import AuditEntry
-from cluster_app.acceptance import ACCEPTANCE
+from cluster_app.feasibility_cache import ACCEPTANCE
 from database.bulk_insert import WORTH_COPYING
 from jobs_app.models import Job, JobTag, Reason
 from jobs_app.submission.batch import LARGEST_BATCH

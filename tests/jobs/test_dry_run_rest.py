@@ -6,7 +6,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
-from cluster_app.acceptance import ACCEPTANCE
+from cluster_app.feasibility_cache import ACCEPTANCE
 from cluster_app.models import GpuType
 from jobs_app.models import Job
 from tests.rest_callers import SPEC, Scope, caller

@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from rest_framework.test import APIClient
 
-from cluster_app import acceptance
+from cluster_app import feasibility_cache
 from jobs_app.models import Attempt, Job
 from tests.rest_callers import SPEC
 from tests.service_lab import Lab
@@ -30,7 +30,7 @@ def test_a_submitted_job_is_answered_whole(ada: APIClient) -> None:
 
 
 def test_a_submission_takes_few_statements(ada: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acceptance, "GOOD_FOR_S", inf)
+    monkeypatch.setattr(feasibility_cache, "GOOD_FOR_S", inf)
     for name in ("one", "two"):
         with CaptureQueriesContext(connection) as statements:
             ada.post("/api/v1/jobs", SPEC | {"name": name, "tags": {"a": "b"}}, format="json")

@@ -10,9 +10,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from cluster_app.models import Engine, Node
-from insight_app.late_starts import announce_late_starts
+from insight_app.late_start_notifications import announce_late_starts
 from insight_app.models import KeptForecast
-from jobs_app.failed_shares import announce_failed_shares
+from jobs_app.failure_notifications import announce_failed_shares
 from jobs_app.lifecycle.commands import cancel_job
 from jobs_app.models import Job, Notification, NotificationTarget, Team
 from jobs_app.notifications.outbox import announce_ends, events_of_end
@@ -21,7 +21,7 @@ from jobs_app.notifications.texts import sentence_of
 from operations.notifying import Sender
 from operations.retention import delete_expired
 from scheduler_app.models import SchedulerLease
-from scheduler_app.round.lost_nodes import announce_lost_nodes
+from scheduler_app.round.lost_node_notifications import announce_lost_nodes
 from scheduler_app.round.reconcile import observe
 from tests.service_lab import Lab
 

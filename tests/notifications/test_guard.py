@@ -14,8 +14,8 @@ from pytest_django import Settings
 from jobs_app.errors import InvalidSpec
 from jobs_app.lifecycle.commands import cancel_job
 from jobs_app.models import Notification, NotificationTarget
+from jobs_app.notifications.address_guard import AddressRefused, GuardedBackend, refuse_private
 from jobs_app.notifications.addresses import parse_address
-from jobs_app.notifications.guard import AddressRefused, GuardedBackend, refuse_private
 from jobs_app.notifications.sending import send_due
 from jobs_app.notifications.targets import add_target
 from tests.notification_server import Received
@@ -47,7 +47,7 @@ def test_a_name_that_leads_to_this_machine_is_found_out_at_delivery(
     cluster: Lab, hook: Received, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", hook.port))
-    monkeypatch.setattr("jobs_app.notifications.guard.socket.getaddrinfo", lambda *_, **__: [place])
+    monkeypatch.setattr("jobs_app.notifications.address_guard.socket.getaddrinfo", lambda *_, **__: [place])
     settings.MOTLEY_WEBHOOK_NETWORKS = []
     add_target(Kind.WEBHOOK, f"https://rebound.example:{hook.port}/", ["job_ended"], team=None, actor=cluster.user())
     cancel_job(cluster.submit(), actor=None)

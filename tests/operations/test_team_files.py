@@ -12,7 +12,7 @@ from pytest_django import Settings
 from engines.local.engine import LocalEngine
 from engines.protocol import EngineError
 from jobs_app.models import Job
-from operations.job_files import add_up_files_of_teams, measure_files
+from operations.job_file_retention import add_up_files_of_teams, measure_files
 from operations.retention import delete_expired
 from tests.rest_callers import caller
 from tests.service_lab import Lab

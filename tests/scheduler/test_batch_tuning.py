@@ -11,7 +11,7 @@ from estimation.throughput_model import ThroughputModel
 from insight_app.explain.decisions import explain_job
 from insight_app.explain.dry_run import dry_run
 from jobs_app.measurement.fading_means import MOST_ROWS
-from jobs_app.measurement.rates import ProgressDelta, note_progress
+from jobs_app.measurement.progress_reports import ProgressDelta, note_progress
 from jobs_app.models import Attempt, GradientNoise, Job, Throughput
 from tests.service_lab import UNTIL_LET_GO, Lab
 

@@ -15,7 +15,7 @@ from rest_framework.test import APIClient
 from cluster_app.models import Engine, Node
 from engines.attempt_files import AttemptFolder
 from insight_app.explain.decisions import explain_job
-from jobs_app.measurement.rates import ProgressDelta, note_progress
+from jobs_app.measurement.progress_reports import ProgressDelta, note_progress
 from jobs_app.models import Attempt, CpuRate, Job
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.policy.settings import choose_policy

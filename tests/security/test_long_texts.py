@@ -18,7 +18,7 @@ from connections_app.logs.reading import readable
 from engines.accounts import account_name
 from engines.masked_log import masked_texts
 from engines.protocol import EngineError, LogChunk, Stream
-from engines.slurm.text import parse_gpus, parse_node, parse_partitions, parse_reservations, waiting_reason
+from engines.slurm.parsing import parse_gpus, parse_node, parse_partitions, parse_reservations, waiting_reason
 from estimation.durations import JobTraits, without_numbers
 from insight_app.explain.attempt_explanations import explain_exit
 from jobs_app.errors import JobsError

@@ -126,5 +126,5 @@ def prepare_data_folder(folder: Path) -> Path:
     service = Service(folder)
     service.var.mkdir(mode=0o700)
     copy_migrated_file(service.var / "motley.sqlite3")
-    service.python("from operations.host_setup import collect_static_files\ncollect_static_files()")
+    service.python("from operations.prepare_host import collect_static_files\ncollect_static_files()")
     return service.var

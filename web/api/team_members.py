@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from accounting_app.fairness.team_members import members_of
+from accounting_app.fairness.usage_by_member import members_of
 from jobs_app.errors import NotAllowed
 from jobs_app.invitations import invite, mail_invitation
 from jobs_app.models import Team

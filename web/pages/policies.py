@@ -19,7 +19,7 @@ from scheduler_app.models import PolicySetting
 from scheduler_app.policy.catalogue import PolicyDescription, describe_policies, describe_policy
 from scheduler_app.policy.settings import choose_policy, restore_policy, undo_choice, with_defaults
 from web.pages.base import SignedInRequest, show_error
-from web.pages.forms import ChoiceForm
+from web.pages.policy_form import ChoiceForm
 
 LATEST = 20
 """Rows of the history on the page; the admin has all."""

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from accounting_app.fairness.budgets import read_budgets
 from accounting_app.fairness.quota_ledger import quota_reports
-from accounting_app.fairness.team_members import WINDOW, members_of
+from accounting_app.fairness.usage_by_member import WINDOW, members_of
 from accounting_app.fairness.usage_ledger import team_shares
 from jobs_app.errors import NotAccepted, NotAllowed
 from jobs_app.forms import InviteMemberForm, MemberForm, MemberLimitsForm

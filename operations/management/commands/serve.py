@@ -22,7 +22,7 @@ from engines.linux import sync
 from engines.protocol import EngineError
 from operations import demo
 from operations.children import Program, run_until_told
-from operations.host_setup import Host, collect_static_files, prepare_host
+from operations.prepare_host import Host, collect_static_files, prepare_host
 from operations.web_programs import folder_of_sockets, listening_at, web_programs
 
 ADMIN, DEMO_USER = "admin", "demo"

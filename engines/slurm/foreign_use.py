@@ -8,8 +8,8 @@ from typing import NamedTuple
 from engines.protocol import NodeState
 from engines.slurm.files import SlurmLaunchFile
 from engines.slurm.options import SlurmOptions
+from engines.slurm.parsing import Allocation, Partition, Reservation, SlurmNode
 from engines.slurm.submission import cpus_with
-from engines.slurm.text import Allocation, Partition, Reservation, SlurmNode
 
 MAINTENANCE = "MAINT"
 """Flag of a reservation that keeps out even the jobs of others that the node has."""

@@ -8,7 +8,8 @@ from django.db.models import Q
 
 from insight_app.models import KeptForecast
 from jobs_app.models import Job, Notification, NotificationTarget
-from jobs_app.notifications.outbox import Announcement, Readers, facts_of, read_jobs, read_readers, write
+from jobs_app.notifications.outbox import Announcement, facts_of, read_jobs, write
+from jobs_app.notifications.recipients import Recipients, read_recipients
 
 Event = NotificationTarget.Event
 MOST = 500
@@ -20,16 +21,18 @@ def announce_late_starts(now: datetime) -> None:
     users, teams = _who_asks()
     if users or teams:
         late = _late(users, teams, now)
-        readers = read_readers(late)
-        write(of_late_start(target, job, late[job.pk]) for job in read_jobs(late) for target in _asking(readers, job))
+        recipients = read_recipients(late)
+        write(
+            of_late_start(target, job, late[job.pk]) for job in read_jobs(late) for target in _asking(recipients, job)
+        )
 
 
 def of_late_start(target: NotificationTarget, job: Job, expected_by: datetime) -> Announcement:
     return Announcement(target.pk, Event.JOB_WAITS, _key(job.pk), facts_of(job) | {"expected_by": _minute(expected_by)})
 
 
-def _asking(readers: Readers, job: Job) -> list[NotificationTarget]:
-    return [target for target in readers.of(job) if Event.JOB_WAITS in target.events]
+def _asking(recipients: Recipients, job: Job) -> list[NotificationTarget]:
+    return [target for target in recipients.of(job) if Event.JOB_WAITS in target.events]
 
 
 def _who_asks() -> tuple[set[int], set[int]]:

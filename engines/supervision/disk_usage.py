@@ -1,6 +1,6 @@
 """Disk usage of the folders of jobs, measured by a process of its own, since that may take minutes.
 
-Run as `python -ES -m engines.supervision.measure <folder of the results>`.
+Run as `python -ES -m engines.supervision.disk_usage <folder of the results>`.
 """
 
 import json
@@ -26,7 +26,7 @@ def sizes(wanted: Mapping[str, Sequence[Path]], *, results: Path) -> dict[str, i
     left = {job: [str(folder) for folder in folders] for job, folders in wanted.items() if job not in found}
     if left:
         write_json(results / WANTED, left)
-        start_in_background("engines.supervision.measure", results)
+        start_in_background("engines.supervision.disk_usage", results)
     return found
 
 

@@ -8,7 +8,8 @@ from uuid import UUID
 from django.conf import settings
 
 from jobs_app.models import Attempt, GpuClaim, Job, NotificationTarget
-from jobs_app.notifications.outbox import Announcement, read_jobs, read_readers, write
+from jobs_app.notifications.outbox import Announcement, read_jobs, write
+from jobs_app.notifications.recipients import read_recipients
 
 Event = NotificationTarget.Event
 
@@ -24,14 +25,14 @@ def announce_lost_nodes(nodes: Collection[str], now: datetime) -> None:
 def of_node(
     node: str,
     jobs: Sequence[UUID],
-    readers: Mapping[UUID, Collection[int]],
+    recipients: Mapping[UUID, Collection[int]],
     staff: Collection[int],
     now: datetime,
 ) -> Iterator[Announcement]:
     """What each target is told of the node: how many jobs there it may see."""
     seen: dict[int, int] = dict.fromkeys(staff, len(jobs))
     for job in jobs:
-        for target in readers.get(job, ()):
+        for target in recipients.get(job, ()):
             seen[target] = len(jobs) if target in staff else seen.get(target, 0) + 1
     about = {"name": node, "url": f"{settings.PUBLIC_URL}/nodes/{node}"}
     for target, count in seen.items():
@@ -50,9 +51,9 @@ def _jobs_on(nodes: Collection[str]) -> dict[str, list[UUID]]:
 def _told(jobs: Mapping[str, Sequence[UUID]]) -> dict[UUID, list[int]]:
     """Targets that ask for lost nodes, by job."""
     on_nodes = {job for of_node in jobs.values() for job in of_node}
-    readers = read_readers(on_nodes)
-    rows: Sequence[Job] = read_jobs(on_nodes) if readers.targets else []
-    return {job.pk: [one.pk for one in readers.of(job) if Event.NODE_LOST in one.events] for job in rows}
+    recipients = read_recipients(on_nodes)
+    rows: Sequence[Job] = read_jobs(on_nodes) if recipients.targets else []
+    return {job.pk: [one.pk for one in recipients.of(job) if Event.NODE_LOST in one.events] for job in rows}
 
 
 def _staff() -> set[int]:

@@ -1,4 +1,4 @@
-"""Relay to a session that begins elsewhere: `python -ES -m engines.sessions.through <door of the attempt> <rank>`."""
+"""Relay to a session from another process: `python -ES -m engines.sessions.relay_from_elsewhere <socket> <rank>`."""
 
 import os
 import socket
