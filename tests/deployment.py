@@ -19,7 +19,7 @@ PATIENCE_S = 600
 T = TypeVar("T")
 
 OVERLAPS = """
-from scheduler_app.models import GpuClaim
+from jobs_app.models import GpuClaim
 claims = GpuClaim.objects.exclude(held_from=None).order_by("gpu", "held_from")
 spans = list(claims.values_list("gpu", "held_from", "released_at"))
 answer = sum(a[0] == b[0] and (a[2] is None or a[2] > b[1]) for a, b in zip(spans, spans[1:]))

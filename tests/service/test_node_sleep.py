@@ -21,7 +21,7 @@ DEMAND_FELL = """
 from cluster_app.models import GpuType
 from django.utils import timezone
 from accounting_app.energy.node_use import start_of, step_of
-from scheduler_app.models import NodeUse, SleepAdvice
+from accounting_app.models import NodeUse, SleepAdvice
 kind, now = GpuType.objects.get(), step_of(timezone.now())
 NodeUse.objects.all().delete()
 NodeUse.objects.bulk_create(

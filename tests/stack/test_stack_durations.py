@@ -15,7 +15,7 @@ from uuid import UUID
 from django.contrib.auth.models import User
 from django.utils import timezone
 from jobs_app.models import Team
-from scheduler_app.models import DurationForecast
+from accounting_app.models import DurationForecast
 owner, _ = User.objects.get_or_create(username="ended")
 team, now = Team.objects.get_or_create(name="ended")[0], timezone.now()
 rows = []
@@ -30,7 +30,7 @@ DurationForecast.objects.bulk_create(rows)
 FORGOTTEN = """
 from django.contrib.auth.models import User
 from jobs_app.models import Team
-from scheduler_app.models import DurationForecast, DurationModel
+from accounting_app.models import DurationForecast, DurationModel
 DurationForecast.objects.filter(team__name="ended").delete()
 DurationModel.objects.all().delete()
 Team.objects.filter(name="ended").delete()
