@@ -185,7 +185,7 @@ LONG = {
     "service/test_backup.py": "three starts of a service: before, after the backup, and from it",
     "service/test_kills.py": "six kills of the scheduler, and one of each other process",
     "service/test_previous_client.py": "an environment with the client of before",
-    "stack/test_concurrent_writes.py": "the start of eight processes on each database",
+    "stack/test_concurrent_writes.py": "the start of four processes on each database",
     "stack/test_stack_kills.py": "the start of the full stack, and leases that end",
 }
 """Why a module of `make test` takes more than LONG_S on all workers together."""
