@@ -184,7 +184,14 @@ STATEMENT_COVER = TESTS / "statement_cover.txt"
 """Quick tests that send PostgreSQL each different statement: `python -m tests.statement_cover` writes it."""
 
 LONG_S = 40
-LONG: dict[str, str] = {}
+LONG = {
+    "service/test_agents.py": "a service, an agent and a lease that ends, in real time",
+    "service/test_backup.py": "three starts of a service: before, after the backup, and from it",
+    "service/test_kills.py": "six kills of the scheduler, and one of each other process",
+    "service/test_previous_client.py": "an environment with the client of before",
+    "stack/test_concurrent_writes.py": "the start of four processes on each database",
+    "stack/test_stack_kills.py": "the start of the full stack, and leases that end",
+}
 """Why a module of `make test` takes more than LONG_S on all workers together."""
 
 

@@ -1,6 +1,7 @@
 """What the shell offers for a half-typed word."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -69,7 +70,7 @@ def test_every_shell_has_a_completion_script(home: dict[str, str], shell: str) -
 
 def test_the_script_is_that_of_the_shell_that_asks(home: dict[str, str]) -> None:
     """The shell is the nearest one above the command: no wrapper may take its place."""
-    words = ["bash", "-c", f"{Path(sys.executable).parent}/motley --show-completion; exit $?"]
+    words = ["bash", "-c", f"{shlex.quote(str(Path(sys.executable).parent / 'motley'))} --show-completion; exit $?"]
     done = subprocess.run(
         words, env={"PATH": os.environ["PATH"], **home}, capture_output=True, text=True, check=False, timeout=PATIENCE_S
     )

@@ -13,7 +13,6 @@ WANTED = os.environ.get("MOTLEY_TEST_SLURM", "some")
 """Tests of the contract of engines that run on Slurm, too: `some`, those marked `on_slurm`; `all`; or `none`."""
 OTHERS = os.environ.get("MOTLEY_TEST_ISOLATION", Isolation.SUBREAPER).split()
 """Kinds of isolation that tests of the contract try beside the best of this machine."""
-THOROUGH = pytest.mark.thorough
 
 MARKERS = (
     "thorough: left out of make test, and run by make test-all",
@@ -36,13 +35,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         marked = metafunc.definition.get_closest_marker("on_slurm") is not None
         local_only = metafunc.definition.get_closest_marker("local_only") is not None
         isolations = {best_isolation(): None, **dict.fromkeys(map(Isolation, OTHERS))}
+        thorough = pytest.mark.thorough  # declared by now
         everywhere = metafunc.definition.get_closest_marker("every_isolation") is not None
         kinds = [
-            pytest.param(kind, id=str(kind), marks=() if everywhere or kind is best_isolation() else THOROUGH)
+            pytest.param(kind, id=str(kind), marks=() if everywhere or kind is best_isolation() else thorough)
             for kind in isolations
         ]
         if (marked and WANTED == "some") or (WANTED == "all" and not local_only):
-            marks = [pytest.mark.xdist_group("slurm"), *([] if everywhere else [THOROUGH])]
+            marks = [pytest.mark.xdist_group("slurm"), *([] if everywhere else [thorough])]
             kinds.append(pytest.param("slurm", id="slurm", marks=marks))
         metafunc.parametrize("lab", kinds, indirect=True)
 

@@ -1,6 +1,7 @@
 """The setup of a job: its environment is made once, shared by jobs with the same key, and its log is apart."""
 
 import os
+import shlex
 import struct
 import sys
 import time
@@ -123,13 +124,14 @@ def test_an_environment_that_cannot_be_removed_does_not_fail_the_setup_of_anothe
     assert lab.output(lab.run("tool", setup=with_setup())) == b"tool\n"
 
 
+PYTHON = shlex.quote(sys.executable)
 DEEP = "[(os.mkdir('deep'), os.chdir('deep')) for _ in range(1500)]"
 READ_ONLY = "os.makedirs('package/lib'); os.chmod('package/lib', 0); os.chmod('package', 0o555)"
 
 
 @pytest.mark.parametrize("left", [DEEP, READ_ONLY], ids=["deep", "read_only"])
 def test_whatever_a_failed_setup_left_is_cleared(lab: Lab, left: str) -> None:
-    failed = lab.run("true", setup=with_setup(f'cd $MOTLEY_ENV_DIR; {sys.executable} -c "import os; {left}" && exit 9'))
+    failed = lab.run("true", setup=with_setup(f'cd $MOTLEY_ENV_DIR; {PYTHON} -c "import os; {left}" && exit 9'))
     attempt = lab.run("ls $MOTLEY_ENV_DIR; ls $MOTLEY_ENV_DIR/..", setup=with_setup())
     assert lab.report(failed).exit_code == 9
     assert lab.output(attempt) == b"bin\ncomplete\nenv\nlock\n"

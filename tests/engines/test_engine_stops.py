@@ -1,8 +1,10 @@
 """Stops, and the proof that nothing is left."""
 
 import os
+import shlex
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -49,7 +51,7 @@ def test_a_job_that_is_stopped_may_save_its_work_and_choose_its_exit_code(lab: L
 def test_a_program_below_a_shell_has_its_grace_when_the_shell_dies_at_once(lab: Lab, place: Path) -> None:
     script = place / "train.py"
     script.write_text(CHECKPOINTING.format(exit_code=75))
-    attempt = lab.launch(f"{python('')[0]} -ES {script}; echo after")
+    attempt = lab.launch(f"{shlex.quote(sys.executable)} -ES {script}; echo after")
     lab.wait_for_output(attempt, b"up")
     lab.engine.stop(attempt, reason=StopReason.DRAIN, grace=AN_HOUR)
     assert lab.end_of(attempt).exit_code == 143

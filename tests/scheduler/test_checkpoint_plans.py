@@ -77,8 +77,9 @@ def test_by_age_a_node_that_has_stayed_for_long_is_expected_to_stay_if_most_go_e
     observe(node, lab, losses=90, up=timedelta(minutes=30))
     observe(node, lab, losses=10, up=timedelta(days=1))
     begin_interval(node, lab.now)
-    plain = known_lifetimes(["n1"], lab.now)["n1"].lifetime.mean_up_s
-    assert lifetimes_now(["n1"], lab.now)["n1"].lifetime.mean_up_s == plain
+    now = lab.now
+    plain = known_lifetimes(["n1"], now)["n1"].lifetime.mean_up_s
+    assert lifetimes_now(["n1"], now)["n1"].lifetime.mean_up_s == plain
     settings.MOTLEY_CHECKPOINTS_BY_AGE = True
 
     def stays(age: timedelta) -> float:

@@ -124,7 +124,7 @@ def scheduler_health(stack: Stack) -> int:
     return httpx.get(f"{stack.url}/healthz/scheduler", timeout=30).status_code
 
 
-@pytest.mark.parametrize(("name", "loop"), [("rounds", 1), ("worker", 2)])
+@pytest.mark.parametrize(("name", "loop"), [("rounds", 1), pytest.param("worker", 2, marks=pytest.mark.thorough)])
 def test_of_two_workers_one_schedules_and_the_other_takes_over_when_it_is_killed(
     stack: Stack, name: str, loop: int
 ) -> None:
