@@ -175,7 +175,7 @@ class LocalEngine:
                 "The job runs where this web server sees no processes, and its supervisor lets no session in: "
                 "requeue it, or keep the engine's folder on a disk that has Unix sockets."
             )
-        where = ["through", str(folder.session_door)] if elsewhere else ["enter", str(folder.path)]
+        where = ["relay_from_elsewhere", str(folder.session_door)] if elsewhere else ["enter", str(folder.path)]
         argv = [*PYTHON, f"engines.sessions.{where[0]}", where[1], str(rank)]
         return SessionCommand(argv, PACKAGE_PARENT, {"PATH": SYSTEM_PATH, "LANG": "C.UTF-8"})
 
