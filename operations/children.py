@@ -49,7 +49,7 @@ class Child:
             self.process = self._start()
 
     def end(self) -> None:
-        """Wait until it has ended as it was told to."""
+        """Wait until the child has ended after its signal."""
         try:
             self.process.wait(GRACE_S)
         except subprocess.TimeoutExpired:

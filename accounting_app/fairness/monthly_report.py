@@ -30,7 +30,7 @@ class MemberShare:
 
 @dataclass(frozen=True)
 class TeamReport:
-    """What a team had in a month. Costs are at the prices that GPU types have now."""
+    """Report of a team's month. Costs are at the present prices of GPU types."""
 
     team: str
     month: date
@@ -106,7 +106,7 @@ def _teams_of(user: User, name: str) -> dict[int, str]:
 
 
 def _or_nothing(figures: Mapping[int, TeamMonth] | None, team: int, first: date) -> TeamMonth | None:
-    """The team's figures, zeros where nothing of it ended; None: not known."""
+    """The team's figures, zeros if none of its jobs ended; None: not known."""
     return None if figures is None else figures.get(team) or TeamMonth(team_id=team, month=first)
 
 

@@ -1,4 +1,4 @@
-"""Authentication of machines that joined: by the digest of their token, for their own machine and protocol alone."""
+"""Authentication of agents by the digest of their token, bound to their machine and protocol version."""
 
 from connections_app.errors import AgentRefused, NoSuchAgent
 from connections_app.models import Agent

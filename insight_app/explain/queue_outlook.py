@@ -40,7 +40,7 @@ class QueueOutlook:
 
 
 def queue_outlook(job: Job) -> QueueOutlook | None:
-    """Outlook of a job; None: it does not wait, or has no forecast."""
+    """Outlook of a job; None if it does not wait, or has no forecast."""
     found = read_forecast(job)
     if found is None or found.start is None:
         return None
@@ -56,7 +56,7 @@ def _outlook(found: ShownForecast, start: Interval, nodes: Sequence[FreeOnNode])
 
 @dataclass(frozen=True)
 class WakingNode:
-    """A node that sleeps no more and has not reported yet. Nodes of its GPU type boot within `boot_s`."""
+    """A node that was woken and has not reported yet. Nodes of its GPU type boot within `boot_s`."""
 
     node: str
     gpu_type: str

@@ -40,7 +40,7 @@ class Viewer:
 
 
 class JobName(NamedTuple):
-    """What names a job on a timeline."""
+    """Name of a job on a timeline."""
 
     pk: UUID
     name: str
@@ -71,7 +71,7 @@ class Run(NamedTuple):
 
     @property
     def ended_as(self) -> str:
-        """Its outcome, or that it runs; empty: not the reader's to know."""
+        """The outcome, or that it runs; empty if the reader may not see it."""
         return self.outcome if self.ended_at else "running"
 
 
