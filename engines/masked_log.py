@@ -40,7 +40,7 @@ class MaskedLog:
 
 
 def masked_texts(values: Iterable[str]) -> list[str]:
-    """What is masked for these values: each, and each of its lines that is long enough to say something."""
+    """Texts to mask for these values: each value, and each of its lines of sufficient length."""
     return sorted({text for value in values for text in (value, *value.splitlines()) if len(text) >= LEAST_MASKED})
 
 

@@ -35,7 +35,7 @@ OUTPUT = (Stream.STDOUT, Stream.STDERR, Stream.SETUP)
 
 
 class SiteReason(StrEnum):
-    """Why the site, not the service, holds an attempt back or ended it; none of the endings is the job's failure."""
+    """Why the site, not the service, delays or ended an attempt; none of these ends is the job's failure."""
 
     WAITING_RESOURCES = "waiting_resources"
     """The engine's own queue holds it: others use what it was placed on."""
@@ -263,7 +263,7 @@ class Throttle(IntFlag):
 
 @dataclass(frozen=True)
 class WatchedGpu:
-    """A GPU that the service wants to be read."""
+    """A GPU that is to be read."""
 
     gpu: int
     """The service's number of it."""

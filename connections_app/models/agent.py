@@ -21,7 +21,7 @@ class Agent(models.Model):
     """One machine that may join, or has joined. Of its tokens only the hashes are stored."""
 
     class State(models.TextChoices):
-        """What a machine that may join does at a moment."""
+        """State of a machine that may join or has joined."""
 
         INVITED = "invited", "has not joined yet"
         EXPIRED = "expired", "its join token has expired"

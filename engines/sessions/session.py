@@ -44,7 +44,7 @@ class ClientGone(Exception):
 
 
 def serve(plan: SessionPlan) -> None:
-    """Become the job's user, and do what the client requests."""
+    """Become the job's user, and serve the client's requests."""
     _become(plan["user"], plan["workdir"])
     frames = Frames(sys.stdin.buffer, sys.stdout.buffer)
     first = frames.receive()

@@ -82,7 +82,7 @@ class NotificationTarget(models.Model):
 
     @property
     def is_gathered(self) -> bool:
-        """Whether several notifications go into one message: people read it."""
+        """Whether several notifications are combined into one message, because people read it."""
         return self.kind != self.Kind.WEBHOOK
 
     @property
