@@ -177,7 +177,7 @@ def _given_back(node: Node) -> dict[str, Any]:
 
 @transaction.atomic
 def put_to_sleep(node: Node, *, reason: str, now: datetime) -> bool:
-    """Let a node in service sleep that nobody uses; False if a GPU is claimed, others use it, or somebody was first."""
+    """Put an unused node in service to sleep; False if a GPU is claimed, others use it, or its state has changed."""
     claimed = Gpu.objects.filter(claims__isnull=False, claims__released_at=None).values("node")
     ready = Node.objects.filter(pk=node.pk, state=Node.State.READY, **dict.fromkeys(FOREIGN_USE, 0))
     free = ready.exclude(pk__in=claimed)
@@ -212,7 +212,7 @@ def note_awake(node: Node, now: datetime) -> None:
 
 
 def keep_awake(node: Node, *, reason: str, now: datetime) -> None:
-    """Return a node to service that was to sleep, and has not been told so yet."""
+    """Return a node to service that was to sleep, before its command is started."""
     _return_to_service(node, Node.State.SLEEPING, now, reason)
 
 

@@ -38,7 +38,7 @@ class PowerCommandEnd:
 
     @property
     def fault(self) -> str:
-        """What went wrong; empty: it ended well."""
+        """Fault of the command; empty if it succeeded."""
         return fault_of(self.exit_code, self.output)
 
 

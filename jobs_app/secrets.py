@@ -92,7 +92,7 @@ class UsableSecrets:
 
 
 def missing_secrets(names: Iterable[str], owner: User, team: Team) -> list[str]:
-    """Those of the names that neither the owner nor the team has."""
+    """The names that neither the owner nor the team has."""
     wanted = list(names)
     known = set(Secret.objects.usable_by(owner.pk, team.pk).filter(name__in=wanted).values_list("name", flat=True))
     return [name for name in wanted if name not in known]

@@ -53,7 +53,7 @@ def _emulated_nodes() -> frozenset[str]:
 
 
 def _outcomes(attempts: Iterable[Attempt], emulated: frozenset[str]) -> Iterator[RateOutcome]:
-    """Outcomes on real GPUs: an emulated one is told to run at the expected rate, and proves nothing."""
+    """Outcomes on real GPUs; emulated ones run at the expected rate by construction."""
     for attempt in attempts:
         measured = attempt.measured_rate
         if measured is not None and measured > 0 and emulated.isdisjoint(attempt.nodes):

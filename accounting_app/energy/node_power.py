@@ -27,7 +27,7 @@ def is_driven(node: Node) -> bool:
 
 
 def driven(nodes: QuerySet[Node]) -> QuerySet[Node]:
-    """Those that can be put to sleep and woken."""
+    """Nodes that can be put to sleep and woken."""
     return nodes if has_commands() else nodes.filter(engine__options__power_saving=True)
 
 

@@ -50,7 +50,7 @@ class TeamReport:
 
     @property
     def cost(self) -> float | None:
-        """None: none of its GPU types has a price."""
+        """Cost of the GPU time; None if none of its GPU types has a price."""
         return sum(kind.cost for kind in self.types) or None
 
     @cached_property
@@ -113,7 +113,7 @@ def _or_nothing(figures: Mapping[int, TeamMonth] | None, team: int, first: date)
 def _report(
     team: str, first: date, types: Sequence[Usage], figures: TeamMonth | None, names: Mapping[str, str]
 ) -> TeamReport | None:
-    """None where nothing happened."""
+    """The team's report; None if it has no figures."""
     members = _members(figures, names) if figures else []
     report = TeamReport(team, first, types, figures, members)
     return report if types or members or (figures and _ended(figures)) else None

@@ -72,7 +72,7 @@ def is_due(before: datetime, now: datetime) -> bool:
 
 
 def note_gpu_speeds(now: datetime) -> None:
-    """Store by how much each slow GPU is slower than its type; an event of its node tells when it changes."""
+    """Store by how much each slow GPU is slower than its type, with an event of its node for each change."""
     gpus = _gpus()
     slower = slower_by(gpus, list(_runs(gpus, now)))
     changed = {gpu: told for gpu, told in slower.items() if told != gpu.told}

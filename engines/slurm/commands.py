@@ -1,4 +1,4 @@
-"""Slurm's commands, each with a time limit; a cluster that does not answer is told apart from one that refuses."""
+"""Slurm's commands, each with a time limit; a cluster that does not answer is distinguished from one that refuses."""
 
 import os
 import re

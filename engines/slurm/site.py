@@ -26,7 +26,7 @@ class Site:
         self._known: dict[str, SlurmNode] = {}
 
     def nodes(self) -> dict[str, SlurmNode]:
-        """The nodes by their names in Motley, asked anew."""
+        """The nodes by their names in Motley, polled again."""
         found = [node for node in self.slurm.nodes() if not self._partition or self._partition in node.partitions]
         free = with_reservations(found, self.slurm.reservations(), own=self._reservation)
         open_ones = with_partition(free, self.slurm.partitions(), own=self._partition)

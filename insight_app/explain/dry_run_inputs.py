@@ -48,7 +48,7 @@ class FreeOnNode:
 
 @dataclass(frozen=True)
 class DryRunInputs:
-    """What the dry run reads from the database."""
+    """Input of the dry run, read from the database."""
 
     types: Sequence[TypeRow]
     nodes: Sequence[FreeOnNode]

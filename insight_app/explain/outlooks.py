@@ -42,7 +42,7 @@ MOST_SEGMENTS = 10_000
 
 @dataclass(frozen=True)
 class CheckpointOutlook:
-    """What checkpoints and losses of nodes mean for the rest of a job."""
+    """Effect of checkpoints and losses of nodes on the rest of a job."""
 
     interruptions: Interruptions
     cost_s: float

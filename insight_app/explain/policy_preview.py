@@ -28,7 +28,7 @@ LONGEST_SOLVE_S = 20.0
 
 
 class PreviewedAction(StrEnum):
-    """What a round does with a job; those that lose GPUs come first."""
+    """Action of a round on a job; actions that take GPUs away come first."""
 
     STOP = "stop"
     RESIZE = "resize"

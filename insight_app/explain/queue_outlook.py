@@ -69,7 +69,7 @@ class WakingNode:
 
 
 def waking_nodes(job: Job) -> list[WakingNode]:
-    """Those of GPU types that a job may use which waits for capacity, the next to come first; none for any other."""
+    """Waking nodes of the GPU types that a job waiting for capacity may use, the next to boot first; else none."""
     if job.state != Job.State.QUEUED or job.reason not in FOR_CAPACITY:
         return []
     rows = NodePower.objects.filter(node__state=Node.State.WAKING)

@@ -131,7 +131,7 @@ def _gpu_hours(runs: Iterable[Run]) -> Mapping[str, float]:
 
 
 def _energy_kwh(gpu_hours: Mapping[str, float], power_w: Mapping[str, float]) -> float | None:
-    """Of GPUs while jobs have them, by the power of their types; None where that of one is not known."""
+    """Energy of GPUs while jobs have them, by the power of their types; None if a power is not known."""
     if any(hours and not power_w.get(gpu_type) for gpu_type, hours in gpu_hours.items()):
         return None
     return sum(hours * power_w.get(gpu_type, 0.0) for gpu_type, hours in gpu_hours.items()) / 1000

@@ -250,7 +250,7 @@ def launch_gpus_of(attempts: Sequence[int]) -> dict[int, list[LaunchGpu]]:
 
 
 class LaunchInputs(NamedTuple):
-    """What a launch needs besides the attempt."""
+    """Input of launches besides the attempts."""
 
     gpus: Sequence[LaunchGpu]
     secrets: UsableSecrets

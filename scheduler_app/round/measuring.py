@@ -178,7 +178,7 @@ def _may_measure(job: JobRow) -> bool:
 
 
 def _idle_on_real_gpus(rows: InputRows, snapshot: Snapshot, plan: Plan) -> Bools:
-    """The configurations (K,) whose GPUs would idle; an emulated GPU is told its rate and measures nothing."""
+    """The configurations (K,) whose GPUs would idle, without emulated ones, whose rate is set and not measured."""
     emulated = {node.gpu_type_id for node in rows.nodes if node.emulated}
     idle = np.bincount(snapshot.inventory.gpu_type[plan.owner < 0], minlength=len(rows.types))
     real = np.array([0 if kind.id in emulated else count for kind, count in zip(rows.types, idle, strict=True)])

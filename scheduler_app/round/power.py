@@ -83,7 +83,7 @@ def _follow(row: NodePower, reported: str, now: datetime, listening_since: datet
 
 
 def is_awake(row: NodePower) -> bool:
-    """Whether the engine has heard from the node since it was woken; without a driver a person wakes it. Pure.
+    """Whether the node has reported since it was woken; without a driver a person wakes it. Pure.
 
     An engine may report a node for minutes after it was switched off: until its silence was noticed, what is reported
     within a boot time after the wake is taken for that.

@@ -117,7 +117,7 @@ def part_of(watched: Sequence[tuple[str, WatchedGpu]], part: int, parts: int) ->
 
 
 def _readings(watched: Iterable[tuple[str, WatchedGpu]]) -> list[GpuReading]:
-    """Of every engine that has GPUs to read, of the machines that joined together.
+    """Readings of every engine that has GPUs to read, and of all agents together.
 
     One that does not answer stops no other.
     """
