@@ -88,7 +88,7 @@ class GpuTypeAdmin(RetiringAdmin, Audited, admin.ModelAdmin[GpuType]):
 
 @admin.register(Gpu)
 class GpuAdmin(admin.ModelAdmin[Gpu]):
-    """GPUs with what is wrong with them; each is taken out of service, and returned, by itself."""
+    """GPUs with their faults; each can be taken out of service and returned separately."""
 
     list_display = ("__str__", "uuid", "healthy", "fault", "fault_source", "slowness", "present")
     list_filter = ("healthy", "fault_source", "node__gpu_type")

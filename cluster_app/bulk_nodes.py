@@ -92,7 +92,7 @@ def _moved(row: DeclaredNode) -> bool:
 
 
 def _forget_moved(moved: Sequence[DeclaredNode]) -> None:
-    """See `unknown_if_moved`: what was heard of these nodes was said of other machines."""
+    """Forget the reports of nodes that are other machines now (see `unknown_if_moved`)."""
     unused = dict.fromkeys(FOREIGN_USE, 0)
     nodes = Node.objects.filter(pk__in=[row.node.pk for row in moved])
     nodes.update(health=Node.Health.UNKNOWN, heard_at=None, engine_reason="", **unused)

@@ -65,7 +65,7 @@ class FileInForm(BaseStorage):  # type: ignore[misc]
         return text.encode("latin-1").decode(self.encoding)
 
     def remove(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: no file is kept."""
 
 
 class NodeResource(ModelResource):  # type: ignore[misc]

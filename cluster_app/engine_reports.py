@@ -1,4 +1,4 @@
-"""What engines report is recorded here: that they answer, their nodes, heartbeats, the health of nodes and of GPUs."""
+"""Records of engine reports: answers, nodes, heartbeats, health of nodes and GPUs."""
 
 import logging
 from collections import defaultdict
@@ -107,13 +107,13 @@ def _condition(reported: Mapping[str, Any]) -> list[Any]:
 
 
 def engine_message(node: Node, engine: Engine) -> str:
-    """What the engine has to say of a node: why it gets no new jobs, and what the site refuses; empty if nothing."""
+    """Message of the engine on a node: why it gets no new jobs, and what the site refuses; empty if there is none."""
     refusal = engine.inventory.get(node.name, {}).get("refusal", "")
     return " ".join(part for part in (why_not_in_service(node, engine), refusal) if part)
 
 
 def why_not_in_service(node: Node, engine: Engine) -> str:
-    """Why a node gets no new jobs, as far as its engine is the cause; empty if it is not."""
+    """Why the engine gives a node no new jobs; empty if it does."""
     if engine.fault:
         return f"The engine {engine.name} does not answer: {engine.fault}"
     if not engine.enabled:

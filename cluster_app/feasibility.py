@@ -44,7 +44,7 @@ class Request:
 
     @property
     def replicas(self) -> int:
-        """GPUs where a replica is one."""
+        """Replicas of the request; GPUs if a replica takes one."""
         return self.gpus // self.gpus_per_replica.least
 
     def on(self, gpu_type: str) -> "Request":
@@ -103,12 +103,12 @@ def _wrong_type(request: Request, nodes: Sequence[NodeShape]) -> Refusal | None:
 
 
 def _spelled(gpu_types: Iterable[str]) -> str:
-    """GPU types as sentences write them."""
+    """GPU types as they are written in sentences."""
     return ", ".join(name.upper() for name in gpu_types)
 
 
 def _volunteers_only(request: Request, nodes: Sequence[NodeShape]) -> Refusal | None:
-    """The allowed GPUs are on machines that joined, where the job may not run."""
+    """Refusal: the allowed GPUs are on machines that joined, where the job may not run."""
     places = PLACES.intersection(request.mounts)
     if any(places <= node.storage for node in _of_type(request, nodes)):
         return None
@@ -126,7 +126,7 @@ def _no_containers(request: Request, nodes: Sequence[NodeShape]) -> Refusal | No
 
 
 def _no_storage(request: Request, nodes: Sequence[NodeShape]) -> Refusal | None:
-    """A name that no node has, or names that no allowed node has together."""
+    """Refusal for storage that no node has, or that no allowed node has together."""
     if not request.mounts or any(_has_storage(request, node) for node in _of_type(request, nodes)):
         return None
     known = sorted(frozenset[str]().union(*(node.storage for node in nodes)) - NOT_STORAGE)

@@ -28,12 +28,12 @@ class KeyValueField(forms.JSONField):
         return words_of_map(value) if isinstance(value, dict) else super().prepare_value(value)
 
     def bound_data(self, data: Any, initial: Any) -> Any:
-        """What was typed is shown again as it is."""
+        """Show the typed text again, unchanged."""
         return InvalidJSONInput(data) if isinstance(data, str) else super().bound_data(data, initial)
 
 
 def words_of_map(found: dict[str, Any], *, between: str = "\n") -> str:
-    """By name: PostgreSQL keeps an order of its own."""
+    """The map as text, sorted by name, because PostgreSQL does not keep the order."""
     return between.join(f"{key}={_text(value)}" for key, value in sorted(found.items()))
 
 

@@ -1,4 +1,4 @@
-"""GPUs out of service one by one: by the driver, by a process that nobody accounts for, by a critical error or by hand.
+"""Faults of single GPUs: reported by the driver, a stray process, a critical error, a hook, or taken out by hand.
 
 The rest of the node stays in use. A fault is taken back by its source alone.
 """
@@ -34,7 +34,7 @@ MOST_OF_FAULT = 200
 
 @dataclass(frozen=True)
 class ReportedGpu:
-    """What the driver says of a GPU."""
+    """Report of the driver on a GPU."""
 
     fault: str = ""
     xid: int = 0
@@ -89,7 +89,7 @@ def _is_over(gpu: KnownGpu, report: ReportedGpu) -> bool:
 
 
 def _reported_state(gpu: KnownGpu, report: ReportedGpu) -> State:
-    """A critical error stays; else the driver's word counts, if the fault is not another's."""
+    """State after a driver's report: a critical error stays, and so does a fault that has another source."""
     if gpu.fault_source == Source.CORDON:
         return gpu.state
     if report.xid:
@@ -101,14 +101,14 @@ def _reported_state(gpu: KnownGpu, report: ReportedGpu) -> State:
 
 @dataclass(frozen=True)
 class StrayProcess:
-    """Since when a process has been on a GPU that no attempt accounts for, and when it was last seen."""
+    """A stray process on a GPU: when it was first and last seen."""
 
     since: datetime | None
     seen_at: datetime | None
 
 
 def note_stray_processes(found: Mapping[int, Sequence[int]], now: datetime, *, watched_at: datetime) -> None:
-    """Store on which GPUs processes compute that no attempt accounts for: GPU → processes, empty if there are none.
+    """Store stray processes: GPU → processes that no attempt accounts for, empty if there are none.
 
     After half a minute such a GPU is out of service, until the processes are gone, or were not seen for ten minutes.
     What was seen before GPUs went unwatched, as they were last at `watched_at`, is not counted: the process may be
@@ -133,7 +133,7 @@ def note_stray_processes(found: Mapping[int, Sequence[int]], now: datetime, *, w
 def stray_now(
     processes: Sequence[int] | None, before: StrayProcess, now: datetime, *, is_watched: bool
 ) -> StrayProcess:
-    """What is known now; `processes` is None where the GPU was not read. Pure."""
+    """Update of a stray process; `processes` is None if the GPU was not read. Pure."""
     if processes:
         return StrayProcess(before.since if is_watched and before.since else now, now)
     if processes is not None:

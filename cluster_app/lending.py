@@ -29,7 +29,7 @@ class Window(NamedTuple):
 
     @classmethod
     def of(cls, node: Node) -> Self | None:
-        """The node's window; None: it is there at all hours."""
+        """The node's lending hours; None if it is always lent."""
         if node.lent_from is None or node.lent_until is None:
             return None
         return cls(node.lent_from, node.lent_until, ZoneInfo(node.lent_zone))
@@ -46,14 +46,14 @@ class Window(NamedTuple):
 
 
 def hours_of(node: Node) -> str:
-    """The node's window in words; empty: it is there at all hours."""
+    """The node's lending hours as text; empty if it is always lent."""
     if node.lent_from is None or node.lent_until is None:
         return ""
     return f"from {node.lent_from:%H:%M} to {node.lent_until:%H:%M} ({node.lent_zone})"
 
 
 def takes_jobs(node: Node, now: datetime) -> bool:
-    """Whether the node's window is open, and for longer than the notice with which it is given back.
+    """Whether the node's lending hours last longer than the notice with which it is given back.
 
     With a time zone that this machine does not know it is not lent: nobody may use it at hours that are not given.
     """

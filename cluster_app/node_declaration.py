@@ -1,4 +1,4 @@
-"""Check of a declared node against its engine: one that it reports otherwise is refused, with what it does report."""
+"""Check of a declared node against its engine's report; a node that differs is refused, with the reported values."""
 
 from cluster_app.engine_reports import nodes_in_words
 from cluster_app.errors import NotReported
@@ -9,7 +9,7 @@ REMEDY = "tick emulated, or choose the engine that has the node"
 
 
 def refuse_unreported(engine: Engine, name: str, gpu_type: str, gpus: int, *, emulated: bool) -> None:
-    """Raise `NotReported` for a node that the engine does not have so; one that was never heard may have it."""
+    """Raise `NotReported` for a node that differs from its engine's report; not before the engine's first report."""
     if emulated:
         if engine.kind != LOCAL:
             raise NotReported(

@@ -1,4 +1,4 @@
-"""Health of nodes by the time since their last heartbeat: healthy, suspect, lost; unknown until an engine hears one."""
+"""Health of nodes by the time since their last heartbeat: healthy, suspect, lost; unknown before the first one."""
 
 from collections.abc import Mapping
 from datetime import datetime

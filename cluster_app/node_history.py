@@ -1,4 +1,4 @@
-"""History of nodes: the intervals in which they were up and down, and what these amount to."""
+"""History of nodes: intervals in which they were up and down, and sums of these."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -66,7 +66,7 @@ class Observed(NamedTuple):
 
 
 def observed_by_node(now: datetime) -> Mapping[int, Observed]:
-    """What was observed of each node, by primary key; sums of many intervals are kept for `KEPT_FOR`."""
+    """Observed intervals of each node, by primary key; sums of many intervals are cached for `KEPT_FOR`."""
     newest = NodeInterval.objects.aggregate(newest=Max("pk"))["newest"] or 0
     kept = _KEPT.get("sums")
     if kept is None or not kept.holds(newest, now):
@@ -107,7 +107,7 @@ def _in_bands(row: Mapping[str, Any], bands: int) -> Iterable[InBand]:
 
 
 def by_capacity_type(by_node: Mapping[int, Observed]) -> dict[str, Observed]:
-    """What was observed of all nodes of each capacity type."""
+    """Observed intervals of all nodes of each capacity type."""
     found: dict[str, list[Observed]] = defaultdict(list)
     for pk, kind in Node.objects.order_by().values_list("pk", "capacity_type"):
         if pk in by_node:

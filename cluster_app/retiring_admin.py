@@ -55,7 +55,7 @@ class RetiringAdmin(Base):
     def get_deleted_objects(
         self, objs: QuerySet[Any] | Sequence[Any], request: HttpRequest
     ) -> tuple[list[Any], dict[Any, Any], set[Any], list[Any]]:
-        """A row with a past is said to be kept, in one line; others take only rows along that mean nothing without."""
+        """For a row with a history, one line says that it is kept; deleting others deletes only dependent rows."""
         kept = [f"{row}: {refer(found)}" for row in objs if (found := self.references(row))]
         if kept:
             return [], {}, set(), kept

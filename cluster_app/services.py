@@ -164,20 +164,20 @@ def end_maintenance(node: Node, now: datetime) -> None:
 
 
 def _short(reason: str) -> str:
-    """As much of a reason as a node's column holds."""
+    """The reason, cut to the length of the column."""
     most = Node._meta.get_field("reason").max_length or 0
     return reason if len(reason) <= most else f"{reason[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def _given_back(node: Node) -> dict[str, Any]:
-    """Columns of a node that its owner has back."""
+    """Columns of a node that is given back to its owner."""
     reason = f"Given back to its owner: it is lent {hours_of(node)}"
     return {"state": Node.State.DRAINING, "reason": reason, "given_back": True}
 
 
 @transaction.atomic
 def put_to_sleep(node: Node, *, reason: str, now: datetime) -> bool:
-    """Let a node in service sleep that nobody uses; False if a GPU is claimed, others use it, or somebody was first."""
+    """Put an unused node in service to sleep; False if a GPU is claimed, others use it, or its state has changed."""
     claimed = Gpu.objects.filter(claims__isnull=False, claims__released_at=None).values("node")
     ready = Node.objects.filter(pk=node.pk, state=Node.State.READY, **dict.fromkeys(FOREIGN_USE, 0))
     free = ready.exclude(pk__in=claimed)
@@ -212,7 +212,7 @@ def note_awake(node: Node, now: datetime) -> None:
 
 
 def keep_awake(node: Node, *, reason: str, now: datetime) -> None:
-    """Return a node to service that was to sleep, and has not been told so yet."""
+    """Return a node to service that was to sleep, before its command is started."""
     _return_to_service(node, Node.State.SLEEPING, now, reason)
 
 
@@ -233,7 +233,7 @@ def give_up_waking(node: Node, *, reason: str) -> None:
 
 
 def _await_power(node: Node, now: datetime, **columns: None) -> None:
-    """The command for the node's new state is due, once one before it is over of whose end nobody has heard."""
+    """Schedule the power command for the node's new state, after an earlier command whose end is not known."""
     before = NodePower.objects.select_for_update().filter(node=node).first()
     unsent = dict.fromkeys(("sent_at", "done_at", "failed_at"))
     due = {"since": now, "fault": "", "times": 0, "retry_at": _over_at(before) if before else None}
@@ -241,7 +241,7 @@ def _await_power(node: Node, now: datetime, **columns: None) -> None:
 
 
 def _over_at(before: NodePower) -> datetime | None:
-    """When the node's command before is over; without failures `retry_at` is that of one before it."""
+    """Time at which the node's earlier command is over; without failures `retry_at` is that of the one before it."""
     return before.over_at or (None if before.times else before.retry_at)
 
 

@@ -1,4 +1,4 @@
-"""What jobs need of nodes: named storage, containers, and whose machine it is; where storage was found missing."""
+"""Requirements of jobs on nodes: named storage, containers, owner of the machine; storage that was found missing."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
@@ -34,17 +34,17 @@ class Volunteers(models.TextChoices):
 
 
 def places_of(volunteers: str) -> tuple[str, ...]:
-    """What a node must be for a job that may run on these machines."""
+    """Requirements on the owner of a node, for a job that may run on these machines."""
     return {Volunteers.NONE.value: (SITE,), Volunteers.TRUSTED.value: (TRUSTED,)}.get(volunteers, ())
 
 
 def needs_of(mounts: Collection[str], image: str, places: Iterable[str] = ()) -> tuple[str, ...]:
-    """What a node must have for a job with this storage and this image, and be (`places_of`)."""
+    """Requirements on a node of a job with this storage, this image and these machines (`places_of`)."""
     return (*mounts, *([CONTAINERS] if image else []), *places)
 
 
 def offers(containers: str, kind: str, *, trusted: bool) -> frozenset[str]:
-    """What a node with this container runtime, of an engine of this kind, has for `needs_of` beside storage."""
+    """Offers of a node, other than storage, that fulfil `needs_of`: by its container runtime and kind of engine."""
     own = kind != Engine.Kind.AGENT
     return frozenset(
         [*([CONTAINERS] if containers else []), *([SITE] if own else []), *([TRUSTED] if own or trusted else [])]
@@ -82,7 +82,7 @@ def missing_storage() -> dict[int, frozenset[str]]:
 
 
 def nodes_with(needs: Collection[str]) -> set[int]:
-    """Primary keys of the nodes that have all of this; on none of them was storage found missing lately."""
+    """Primary keys of the nodes that meet all requirements, without nodes where storage was found missing lately."""
     paths, missing = StoragePaths.read(), missing_storage()
     nodes = Node.objects.values_list("pk", "engine__name", "gpu_type__name", "containers", *OF_ENGINE)
     has = {
@@ -107,5 +107,5 @@ def forget_missing_storage(now: datetime) -> None:
 
 
 def storage_was_found(node_name: str) -> None:
-    """Let jobs try a node again on which a test found all of its storage."""
+    """Let jobs use a node again after a test found all of its storage."""
     MissingStorage.objects.filter(node__name=node_name).delete()

@@ -1,1 +1,1 @@
-"""Machines and what comes from them: engines, agents, sessions, logs, files of jobs."""
+"""Machines and their connections: engines, agents, sessions, logs, files of jobs."""

@@ -51,14 +51,14 @@ class EngineSetup(NamedTuple):
 
 
 class Engines(dict[str, Engine]):
-    """Engines by name; in the place of one that has no row there is one that says so."""
+    """Engines by name; a name without a row has an engine that raises an error saying so."""
 
     def __missing__(self, name: str) -> Engine:
         return UnusableEngine(f"There is no engine {name}: add it again in the administration, under Engines.")
 
 
 def registered_engines() -> list[tuple[EngineRow, Engine]]:
-    """Every row with its engine. In the place of one that cannot be made there is one that says why."""
+    """Every row with its engine; for one that cannot be made, an engine that raises the reason."""
     emulated: dict[str, list[str]] = defaultdict(list)
     for engine, node in Node.objects.filter(emulated=True).order_by("name").values_list("engine__name", "name"):
         emulated[engine].append(node)
@@ -99,7 +99,7 @@ def _made(setup: EngineSetup) -> Engine:
 
 
 class UnusableEngine:
-    """In the place of an engine that cannot be made: every verb raises what is wrong with it."""
+    """Placeholder of an engine that cannot be made: every method raises the reason."""
 
     def __init__(self, fault: str) -> None:
         self._fault = fault

@@ -11,19 +11,19 @@ class ConnectionsError(Exception):
 
 
 class NoSuchAgent(ConnectionsError):
-    """The token of a machine, or its join token, is not good (any more)."""
+    """The token of a machine, or its join token, is not valid (any more)."""
 
     code = "not_authenticated"
 
 
 class AgentRefused(ConnectionsError):
-    """A machine that does not do, or not so, was to join or to be told something."""
+    """The machine, or its message, is not accepted."""
 
     code = "agent_refused"
 
 
 class TooManyUploads(ConnectionsError):
-    """As many files are being sent as may be, by this machine or by all that joined."""
+    """The limit of simultaneous uploads is reached, of this machine or of all agents."""
 
     code = "too_many_uploads"
     retry_after_s = 5

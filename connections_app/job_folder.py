@@ -13,7 +13,7 @@ AS_IT_IS = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "san
 
 
 def list_folder(job: Job, path: str) -> list[JobFile]:
-    """Content of a folder; of the empty path nothing while the job has no folder. Raises `EngineError`."""
+    """Content of a folder; empty for the empty path while the job has no folder. Raises `EngineError`."""
     launched = job.attempts.exclude(launched_at=None).last()
     try:
         if launched is None:

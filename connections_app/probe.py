@@ -1,4 +1,4 @@
-"""Tests of engines: each is launched, polled and stopped by ticks, none of which waits for it."""
+"""Tests of engines (probes): launched, polled and stopped by ticks, without waiting."""
 
 import json
 import logging
@@ -95,7 +95,7 @@ def _advance(probe: EngineProbe, engine: Engine, now: datetime) -> None:
 
 
 def _give_up(probe: EngineProbe, engine: Engine, now: datetime, message: str) -> None:
-    """Stop what may run of it. An engine that does not answer ends it by the time limit of the launch."""
+    """Stop the test's attempt. If the engine does not answer, the time limit of the launch ends it."""
     _finish(probe, now, message=message)
     if probe.launched_at is not None and not probe.engine.fault:
         engine.stop(probe.attempt, reason=StopReason.CANCEL, grace=timedelta())
@@ -111,7 +111,7 @@ def _launch(probe: EngineProbe, engine: Engine, now: datetime) -> None:
 
 
 def _node_for(engine: EngineRow) -> str | None:
-    """A healthy node: one of the inventory, else one that the engine reports, so that it can be tested before.
+    """A healthy node of the inventory, else one that the engine reports, so that it can be tested before it is added.
 
     None that was put to sleep: its health says nothing, and an engine may report it for a while.
     """

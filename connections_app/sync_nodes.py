@@ -43,7 +43,7 @@ def _sync(engine: Engine, name: str, found: Mapping[str, Any]) -> str:
 
 
 def _unfit(name: str, found: Mapping[str, Any]) -> str:
-    """Why the report makes no node."""
+    """Why no node can be made from the report."""
     try:
         name_is_plain(name)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Questions to a driver that may hang: each in a thread of its own, one at a time, waited for no longer than told."""
+"""Calls to a driver that may hang: one at a time, each in a thread, with a timeout."""
 
 from collections.abc import Callable
 from concurrent.futures import Future, wait
@@ -13,7 +13,7 @@ class DriverIsLate(Exception):
 
 
 class DriverQuestions:
-    """Asks the driver, and asks nothing more while it owes an answer: threads that hang do not pile up."""
+    """Calls the driver, but not while an earlier call hangs, so that threads do not pile up."""
 
     def __init__(self) -> None:
         self._asking = Lock()

@@ -24,7 +24,7 @@ IDLE_POWER = 0.15
 
 
 class GpuReader:
-    """Reads all GPUs of this machine; a driver that hangs delays nobody, and is not asked a second time meanwhile."""
+    """Reads all GPUs of this machine; a driver that hangs delays no caller, and is not called again meanwhile."""
 
     def __init__(self, patience_s: float = PATIENCE_S) -> None:
         self._patience_s = patience_s
@@ -32,14 +32,14 @@ class GpuReader:
         self._found: dict[str, GpuReading] = {}
 
     def read(self, gpus: Sequence[WatchedGpu]) -> list[GpuReading]:
-        """Readings of these GPUs by UUID; of those that the driver does not name none."""
+        """Readings of these GPUs by UUID, without GPUs that the driver does not list."""
         numbers = {gpu.uuid: gpu.gpu for gpu in gpus if gpu.uuid}
         if not numbers:
             return []
         return [replace(found, gpu=numbers[uuid]) for uuid, found in self._take(list(numbers)) if uuid in numbers]
 
     def _take(self, uuids: Sequence[str]) -> list[tuple[str, GpuReading]]:
-        """What a pass has found; of one that takes longer than our patience, each reading once, as they come."""
+        """Readings of a pass; of one that takes longer than the timeout, each reading once, as they arrive."""
         late = self._thread is not None
         if self._thread is None:
             self._thread = Thread(target=self._read_all, args=(uuids,), daemon=True)
@@ -59,7 +59,7 @@ class GpuReader:
 
 
 def reading(handle: Any) -> GpuReading:
-    """What the driver says of one GPU now; `gpu` is 0."""
+    """Present reading of one GPU; `gpu` is 0."""
     memory = _asked(pynvml.nvmlDeviceGetMemoryInfo, handle)
     load = _asked(pynvml.nvmlDeviceGetUtilizationRates, handle)
     power_mw = _asked(pynvml.nvmlDeviceGetPowerUsage, handle)
@@ -79,7 +79,7 @@ def reading(handle: Any) -> GpuReading:
 
 
 def site_readings(given: Sequence[int]) -> dict[int, GpuReading]:
-    """Readings of the GPUs that a site gave us, by its numbers of them; nothing without a driver.
+    """Readings of the GPUs that a site assigned, by the site's numbers; none without a driver.
 
     Whose the processes on them are is not known: the service has other numbers of them.
     """
@@ -100,7 +100,7 @@ def places_of(given: Sequence[int], minors: Sequence[int | None]) -> dict[int, i
 
 
 def _visible() -> list[Any]:
-    """Handles of the GPUs that we may use; of a lost one the driver gives none."""
+    """Handles of the visible GPUs, without lost ones."""
     handles = (
         _asked(pynvml.nvmlDeviceGetHandleByIndex, index) for index in range(_asked(pynvml.nvmlDeviceGetCount) or 0)
     )

@@ -97,5 +97,5 @@ def _described(name: str, status: os.stat_result) -> JobFile:
 
 
 def _is_foreign(status: os.stat_result, folder: os.stat_result) -> bool:
-    """Whether it may be a hard link to a file of somebody else."""
+    """Whether the file may be a hard link to a file of another account."""
     return status.st_nlink > 1 and status.st_uid != folder.st_uid

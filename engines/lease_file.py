@@ -1,4 +1,4 @@
-"""Lease of an agent on its jobs: a file that says until when they may run though the service is not heard.
+"""Lease file of an agent: the time until which jobs may run without contact to the service.
 
 The time is that of the machine since its boot (CLOCK_BOOTTIME), which nobody sets and which goes on while the machine
 sleeps. A lease of an earlier boot is over.
@@ -17,7 +17,7 @@ GRACE_PART = 0.5
 
 
 class LeaseTerms(TypedDict):
-    """What the supervisor of an attempt needs to know of the lease."""
+    """Terms of the lease for the supervisor of an attempt."""
 
     path: str
     grace_s: float
@@ -31,7 +31,7 @@ class Lease(NamedTuple):
     boot: str
 
     def left_s(self, now_s: float, boot: str) -> float:
-        """Seconds that are left at a moment of this boot; without end in the past if it was given in another one."""
+        """Seconds that are left at a moment of this boot; minus infinity if the lease is from another boot."""
         return self.until_s - now_s if self.boot == boot else -inf
 
     def grace_s(self, asked_s: float) -> float:
@@ -46,7 +46,7 @@ class LeaseFile:
         self.path = path
 
     def renew(self, asked_at_s: float, length_s: float) -> None:
-        """Lease from the moment before the service was asked. No fsync: after a power cut it is over all the same."""
+        """Renew the lease from the moment before the request. No fsync: after a power cut it has expired anyway."""
         lease = Lease(asked_at_s + length_s, length_s, boot_id())
         beside = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         beside.write_text(json.dumps(lease))
@@ -60,7 +60,7 @@ class LeaseFile:
             return None
 
     def left_s(self) -> float:
-        """Seconds until everything must be gone; negative if that moment is over."""
+        """Seconds until no process may be left; negative if that time has passed."""
         lease = self.read()
         return lease.left_s(seconds_since_boot(), boot_id()) if lease is not None else -inf
 

@@ -20,7 +20,7 @@ def die_with_parent(signal_number: int) -> None:
 
 
 def die_with(parent: int, signal_number: int) -> None:
-    """Receive this signal when the parent, which started us just now, dies, even if it is dead already."""
+    """Receive this signal when the parent, which has just started us, dies, even if it is dead already."""
     die_with_parent(signal_number)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal_number)

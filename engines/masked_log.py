@@ -40,7 +40,7 @@ class MaskedLog:
 
 
 def masked_texts(values: Iterable[str]) -> list[str]:
-    """What is masked for these values: each, and each of its lines that is long enough to say something."""
+    """Texts to mask for these values: each value, and each of its lines of sufficient length."""
     return sorted({text for value in values for text in (value, *value.splitlines()) if len(text) >= LEAST_MASKED})
 
 
@@ -48,7 +48,7 @@ class CappedLog:
     """Writes bytes up to a limit, then a truncation mark; the rest is dropped, so that the job never blocks."""
 
     def __init__(self, path: Path, *, limit_bytes: int, grows: Callable[[int, int], None] | None = None) -> None:
-        """`grows` is told each time from how many bytes to how many the file grows."""
+        """`grows` is called with the file's size before and after each write."""
         self._grows = grows
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._limit_bytes = limit_bytes

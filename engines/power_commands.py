@@ -1,4 +1,4 @@
-"""Commands that put nodes to sleep and wake them: they run beside the scheduler, each within a time limit."""
+"""Commands that put nodes to sleep and wake them, run in the background, each within a time limit."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ PASSED_ON = ("PATH", "HOME", "LANG")
 
 
 class PowerTask(NamedTuple):
-    """What a command was started for, by which its end is told from that of another for the same node."""
+    """Task of a command, which distinguishes its end from that of another command for the same node."""
 
     node: str
     since: datetime
@@ -38,7 +38,7 @@ class PowerCommandEnd:
 
     @property
     def fault(self) -> str:
-        """What went wrong; empty: it ended well."""
+        """Fault of the command; empty if it succeeded."""
         return fault_of(self.exit_code, self.output)
 
 

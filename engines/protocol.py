@@ -35,7 +35,7 @@ OUTPUT = (Stream.STDOUT, Stream.STDERR, Stream.SETUP)
 
 
 class SiteReason(StrEnum):
-    """Why the site, not the service, holds an attempt back or ended it; none of the endings is the job's failure."""
+    """Why the site, not the service, delays or ended an attempt; none of these ends is the job's failure."""
 
     WAITING_RESOURCES = "waiting_resources"
     """The engine's own queue holds it: others use what it was placed on."""
@@ -263,7 +263,7 @@ class Throttle(IntFlag):
 
 @dataclass(frozen=True)
 class WatchedGpu:
-    """A GPU that the service wants to be read."""
+    """A GPU that is to be read."""
 
     gpu: int
     """The service's number of it."""
@@ -416,7 +416,7 @@ class Engine(Protocol):
         """Every node that the engine knows, also silent ones."""
 
     def sync_drains(self, wanted: Mapping[str, str]) -> dict[str, str]:
-        """Have the site keep other jobs off nodes, too, as far as the engine may; called after `nodes`.
+        """Drain nodes at the site as well, if the engine is allowed to; called after `nodes`.
 
         `wanted`: every node that the engine is given → why it is out of service, empty for one in service. Only drains
         of the service itself are changed. Returns the nodes of which the site refused it, and why.
@@ -441,7 +441,7 @@ class Engine(Protocol):
         """
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
-        """One report per attempt; an attempt that was never launched here is UNKNOWN and proven gone.
+        """One report per attempt; an attempt that was never launched here is UNKNOWN, with no process left.
 
         An attempt may be missing from the answer: the engine cannot say anything new of it now.
         """

@@ -28,7 +28,7 @@ def words_of(template: str, **values: str) -> Sequence[str]:
 
 
 def fault_of(exit_code: int | None, output: str) -> str:
-    """What went wrong; empty: it ended well. Without an exit code its time was up."""
+    """Fault of the command; empty if it succeeded. No exit code means that it timed out."""
     if exit_code == 0:
         return ""
     how = "its time was up" if exit_code is None else f"exit code {exit_code}"

@@ -21,7 +21,7 @@ MOST_EVENTS = 100
 
 
 class XidError(NamedTuple):
-    """A critical error, and when it was heard of: by the calendar, and by a clock that nobody sets."""
+    """A critical error, and when it was received: wall-clock time and monotonic time."""
 
     xid: int
     at: datetime
@@ -29,7 +29,7 @@ class XidError(NamedTuple):
 
 
 class XidWatch:
-    """Collects critical XID errors; NVML tells each once, and only those since a GPU was registered."""
+    """Collects critical XID errors; NVML reports each once, and only those since a GPU was registered."""
 
     def __init__(self, now_s: Callable[[], float] = monotonic) -> None:
         self._now_s = now_s

@@ -1,1 +1,1 @@
-"""Front of the web servers: reads whole requests against deadlines, and forwards each where a place is free for it."""
+"""Front of the web servers: reads whole requests within deadlines, and forwards each once a place is free."""

@@ -1,4 +1,4 @@
-"""One connection of a client: its requests one after the other, each read whole before it takes a place.
+"""One connection of a client: sequential requests, each read whole before it takes a place.
 
 Nothing that a client does slowly holds a place: the head and a body of up to `WHOLE_BYTES` are read before, the end of
 the answer is buffered after. Larger bodies are forwarded while they come, on places of their own.
@@ -55,7 +55,7 @@ class Front:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """What has been read of a body, and whether that is all of it."""
+    """The bytes of a body read so far, and whether it is complete."""
 
     data: bytes
     is_whole: bool
@@ -117,7 +117,7 @@ class Connection:
         return event if isinstance(event, h11.Request) else None
 
     async def _next(self, until: float) -> object:
-        """The next event; raises `TooSlow`, `Refused`, and `ConnectionError` if the client has gone."""
+        """The next event; raises `TooSlow`, `Refused`, and `ConnectionError` if the client has disconnected."""
         try:
             async with asyncio.timeout_at(until):
                 while (event := self._http.next_event()) is h11.NEED_DATA:
@@ -131,7 +131,7 @@ class Connection:
             raise (TooLong if error.error_status_hint == 431 else Refused) from error
 
     async def _serve_one(self, request: h11.Request) -> bool:
-        """Whether the connection speaks HTTP still."""
+        """Serve one request; returns whether the connection still uses HTTP."""
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers}
         self._target = request.target.decode("latin-1")
         upgrade = wants_websocket(self._target.partition("?")[0], headers)
@@ -215,7 +215,7 @@ class Connection:
             await link.writer.drain()
 
     async def _send_rest(self, link: Link, size: int) -> None:
-        """Forward what comes; the time in which the server takes nothing is not the client's."""
+        """Forward the rest of the body; time in which the server does not read is not counted against the client."""
         self._continue()
         began = monotonic()
         try:
@@ -265,7 +265,7 @@ class Connection:
             await self._linger()
 
     async def _linger(self) -> None:
-        """Read on for a while, so that a client which still sends gets its answer, and no reset."""
+        """Keep reading for a while, so that a client that is still sending gets the answer instead of a reset."""
         with suppress(OSError, TimeoutError):
             self._front.connections.begin(self)
             async with asyncio.timeout(LINGER_S):

@@ -1,4 +1,4 @@
-"""Connections of clients, bounded in number and in buffered bytes: the oldest without a whole request goes first."""
+"""Connections of clients, bounded in number and buffered bytes; the oldest without a whole request is closed first."""
 
 from typing import Protocol
 
@@ -24,7 +24,7 @@ class Connections:
         """Without a whole request, the oldest first."""
 
     def add(self, connection: Evictable) -> None:
-        """Count the connection; raises `Busy` if no other can go in its place."""
+        """Count the connection; raises `Busy` if no other can be closed for it."""
         self._count += 1
         if self._count > self._most and not self._evict(next(iter(self._incomplete), None)):
             raise Busy
@@ -35,14 +35,14 @@ class Connections:
         self.free(connection)
 
     def begin(self, connection: Evictable) -> None:
-        """It waits for a request, or for the rest of one."""
+        """Record that the connection waits for a request, or for the rest of one."""
         self._incomplete[connection] = None
 
     def complete(self, connection: Evictable) -> None:
         self._incomplete.pop(connection, None)
 
     def buffer(self, connection: Evictable, size: int) -> None:
-        """Count bytes of a body; beyond the limit the connection with most bytes goes, which may be this one."""
+        """Count bytes of a body; beyond the limit the connection with most bytes is closed, which may be this one."""
         connection.buffered += size
         self._buffered += size
         if self._buffered > MOST_BUFFERED_BYTES:

@@ -31,7 +31,7 @@ class ServerGone(Exception):
 
 @dataclass(slots=True)
 class Link:
-    """A connection to a server; it is used again as long as both sides end their messages well."""
+    """A connection to a server; it is reused as long as both sides complete their messages."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -126,7 +126,7 @@ def forwarded(request: h11.Request, *, peer: str, upgrade: bool, length: int | N
 
 
 async def events_of(link: Link) -> AsyncIterator[list[h11.Event]]:
-    """What the server sends, as many events as arrive together, to the end of its answer; raises `ServerGone`."""
+    """Events from the server until the end of its answer, in batches as they arrive; raises `ServerGone`."""
     try:
         while True:
             events = list(_arrived(link.http))

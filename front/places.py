@@ -1,4 +1,4 @@
-"""Places of requests at the servers behind the front: counting semaphores with a bounded first-come queue."""
+"""Places (slots) of requests at the servers behind the front: counting semaphores with a bounded first-come queue."""
 
 import asyncio
 from collections import deque

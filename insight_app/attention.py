@@ -1,4 +1,4 @@
-"""What an administrator looks at first: GPUs that jobs wait for, starved teams, failures and the times of rounds."""
+"""Figures for administrators on the home page: GPUs that jobs wait for, starved teams, failures, times of rounds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ MOST_FAILURES, MOST_ROUNDS = 5, 60
 
 @dataclass(frozen=True)
 class PendingGpus:
-    """GPUs, of the smallest gangs, that queued jobs wait for by one reason."""
+    """GPUs that queued jobs with the same pending reason wait for, counted by their smallest gangs."""
 
     reason: str
     gpus: int
@@ -24,7 +24,7 @@ class PendingGpus:
 
 
 def pending_gpus() -> list[PendingGpus]:
-    """By the first reason of each queued job, the most GPUs first."""
+    """GPUs that queued jobs wait for, by the first pending reason of each job, the most GPUs first."""
     found = Job.objects.queued().order_by().values_list("reason").annotate(Sum("gpus_min"), Count("pk"))
     rows = [PendingGpus(Reason(reason).label if reason else "not seen by a round yet", *n) for reason, *n in found]
     return sorted(rows, key=lambda row: -row.gpus)
@@ -37,7 +37,7 @@ def starved_teams(shares: Sequence[TeamShare]) -> list[TeamShare]:
 
 
 def last_failures() -> list[Job]:
-    """The latest of the jobs that failed or timed out: of each state as its index has them."""
+    """The jobs that failed or timed out last, read by the index of each state."""
     states = (Job.State.FAILED, Job.State.TIMED_OUT)
     found = [Job.objects.filter(state=state).select_related("team", "owner")[:MOST_FAILURES] for state in states]
     return sorted((job for jobs in found for job in jobs), key=lambda job: job.pk, reverse=True)[:MOST_FAILURES]

@@ -96,7 +96,7 @@ class GpuCell:
 
     @property
     def words(self) -> str:
-        """The condition as pages say it: a cordoned GPU, or one that the site keeps, is not being emptied."""
+        """The condition as pages show it; `draining` includes cordoned GPUs, so that it reads "out of service"."""
         return "out of service" if self.condition == "draining" else self.condition
 
 
@@ -116,7 +116,7 @@ def gpus_by_node(user: User, nodes: Collection[Node]) -> list[NodeCells]:
 
 
 def cell_of(gpu: Gpu, attempt: Attempt | None, condition: str, sight: Viewer) -> GpuCell:
-    """A GPU and the job of the attempt that holds it, as far as the reader may see it."""
+    """A GPU and the job of the attempt that holds it, if the user may see it."""
     seen = attempt is not None and sight.sees(attempt.job.team_id)
     return GpuCell(
         gpu=gpu,

@@ -17,7 +17,7 @@ MOST = 500
 
 
 def announce_late_starts(now: datetime) -> None:
-    """Tell of each late job once; later calls find only jobs that are late since."""
+    """Write a notification of each late job, once; later calls find only jobs that have become late since."""
     users, teams = _who_asks()
     if users or teams:
         late = _late(users, teams, now)
@@ -36,14 +36,14 @@ def _asking(recipients: Recipients, job: Job) -> list[NotificationTarget]:
 
 
 def _who_asks() -> tuple[set[int], set[int]]:
-    """Users and teams with a target that asks for late starts."""
+    """Users and teams with a target that subscribes to late starts."""
     rows = NotificationTarget.objects.values_list("user", "team", "events")
     asking = [(user, team) for user, team, events in rows if Event.JOB_WAITS in events]
     return {user for user, _ in asking if user}, {team for _, team in asking if team}
 
 
 def _late(users: Collection[int], teams: Collection[int], now: datetime) -> dict[UUID, datetime]:
-    """Queued jobs of these users and teams that have not started by then, and of which nobody has been told."""
+    """Queued jobs of these users and teams that have not started by then, without a notification so far."""
     waiting = Job.objects.queued().filter(Q(owner__in=users) | Q(team__in=teams), started_at=None, held=False)
     first = KeptForecast.objects.filter(
         job__in=waiting.values("pk"),
@@ -60,7 +60,7 @@ def _late(users: Collection[int], teams: Collection[int], now: datetime) -> dict
 
 
 def _told(jobs: Sequence[UUID]) -> set[str]:
-    """Keys of those jobs of which a target has been told."""
+    """Keys of the jobs that have a notification already."""
     found: set[str] = set()
     for first in range(0, len(jobs), MOST):
         keys = [_key(job) for job in jobs[first : first + MOST]]

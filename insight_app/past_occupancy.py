@@ -50,7 +50,7 @@ def count_gpus(nodes: Iterable[NodeCells]) -> list[GpuCounts]:
 
 
 def jobs_of(nodes: Iterable[NodeCells]) -> Sequence[JobThen]:
-    """Jobs on these GPUs, those with most GPUs first."""
+    """Jobs on these GPUs, the most GPUs first."""
     found: dict[Job, Counter[str]] = defaultdict(Counter)
     for held in nodes:
         for cell in held.cells:
@@ -80,7 +80,7 @@ def _gpus_of(nodes: Iterable[Node], holders: Collection[int]) -> QuerySet[Gpu]:
 
 
 def _outages_at(at: datetime, nodes: Iterable[Node]) -> dict[str, str]:
-    """What kept each node from service then; of several things the first of `FIRST_SAID`."""
+    """Why each node was out of service then; of several reasons the first of `FIRST_SAID`."""
     found: dict[str, str] = {}
     for outage in read_outages(at, [node.name for node in nodes]):
         if outage.since <= at and (outage.until is None or outage.until > at):

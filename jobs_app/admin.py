@@ -71,7 +71,7 @@ class TeamAdmin(RetiringAdmin, Audited, admin.ModelAdmin[Team]):
     actions = ("retire", "restore")
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
-        """Save quotas with the team; one that the nodes cannot keep is told, not refused: nodes may come later."""
+        """Save quotas with the team; quotas above the GPUs that exist only cause a warning: nodes may be added."""
         super().save_related(request, form, formsets, change)
         for quota in form.instance.quotas.select_related("gpu_type"):
             if words := quota.words_of_excess():

@@ -1,4 +1,4 @@
-"""Notifications of teams of whose jobs a large part fails."""
+"""Notifications of teams with a large share of failed jobs."""
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
@@ -16,7 +16,7 @@ LEAST_ENDED = 10
 
 
 def announce_failed_shares(now: datetime) -> None:
-    """Tell each team once a day whose share of failed jobs is that large."""
+    """Notify each team with such a share of failed jobs, once a day."""
     if targets := _targets():
         teams = {team for _, team in targets}
         ended = Job.objects.filter(team__in=teams, state__in=Job.FINAL, finished_at__gt=now - WITHIN)
@@ -30,13 +30,13 @@ def announce_failed_shares(now: datetime) -> None:
 
 
 def of_team(target: int, name: str, ended: int, failed: int, now: datetime) -> Iterator[Announcement]:
-    """What a target of the team is told; nothing if the share is small."""
+    """Notification for a target of the team; None if the share is small."""
     if ended >= LEAST_ENDED and failed >= settings.MOTLEY_FAILED_SHARE * ended:
         facts = {"team": name, "ended": ended, "failed": failed, "hours": round(WITHIN.total_seconds() / 3600)}
         yield Announcement(target, Event.FAILED_SHARE, f"failed-share:{now:%Y-%m-%d}", facts)
 
 
 def _targets() -> list[tuple[int, int]]:
-    """Targets of teams that ask for it, with their teams."""
+    """Targets of teams that subscribe to this event, with their teams."""
     rows = NotificationTarget.objects.exclude(team=None).values_list("pk", "team", "events")
     return [(pk, team) for pk, team, events in rows if team and Event.FAILED_SHARE in events]

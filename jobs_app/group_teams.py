@@ -1,4 +1,4 @@
-"""Groups of an identity provider become memberships of teams; which were granted so is kept, and taken back alone."""
+"""Memberships of teams granted by groups of an identity provider; only granted ones are taken back."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from jobs_app.models import GroupGrant, Team
 
 @dataclass(frozen=True)
 class GrantedTeams:
-    """What the groups of a person have granted: teams by name, and whether they are an administrator."""
+    """Grants by the groups of a person: teams by name, and whether they are an administrator."""
 
     teams: frozenset[str] = frozenset()
     administrator: bool = False
@@ -27,7 +27,7 @@ def granted_by(groups: Collection[str], teams_of: Mapping[str, str], administrat
 
 @transaction.atomic
 def follow_groups(user: User, now: GrantedTeams) -> None:
-    """Grant what is new, and take back what was granted before.
+    """Add new grants, and take back those whose group is missing.
 
     Memberships and rights that an administrator gave by hand stay.
     """
@@ -54,7 +54,7 @@ def _granted_before(user: User) -> GrantedTeams:
 
 
 def _set_administrator(user: User, before: GrantedTeams, now: GrantedTeams) -> list[str]:
-    """Make the user an administrator, or take that back if it was granted; what changed, in words."""
+    """Make the user an administrator, or take that back if it was granted; returns the change as text."""
     if now.administrator and not user.is_superuser:
         wanted, word = True, "+administrator"
     elif before.administrator and not now.administrator and user.is_superuser:

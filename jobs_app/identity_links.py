@@ -1,4 +1,4 @@
-"""First link of a single sign-on identity to an account: nothing stays that somebody else could have set.
+"""First link of a single sign-on identity to an account: revokes all credentials that another person could have set.
 
 Whoever invited a person can have opened the link of the invitation, and knows the password and the tokens then. The
 identity provider vouches for one person alone.
@@ -17,7 +17,7 @@ from jobs_app.tokens import revoke_token
 
 @transaction.atomic
 def clear_for_link(user: User) -> list[str]:
-    """End each way into the account, and what was prepared in it; return what has gone, in words.
+    """Revoke every credential of the account and delete what was prepared in it; returns what was revoked, as text.
 
     An account that an administrator made or invited keeps its secrets and targets: nobody else has had it.
     """
@@ -30,18 +30,18 @@ def clear_for_link(user: User) -> list[str]:
 
 
 def _was_invited_by_a_lead(user: User) -> bool:
-    """Also if the account of who invited has been deleted."""
+    """Whether a lead invited the person, also if the lead's account has been deleted."""
     return Invitation.objects.filter(user=user).exclude(invited_by__is_staff=True).exists()
 
 
 def _end_invitation(user: User) -> list[str]:
-    """An open one could be made anew by who made it, and opened after the link."""
+    """End an open invitation: its maker could renew it, and open it after the link."""
     deleted, _ = Invitation.objects.filter(user=user, used_at=None).delete()
     return ["the open invitation"] if deleted else []
 
 
 def _end_password(user: User) -> list[str]:
-    """Also where it cannot be used already: sessions end with each change of the stored text."""
+    """End the password, even an unusable one: sessions end with each change of the stored text."""
     had_one = user.has_usable_password()
     user.set_unusable_password()
     user.save(update_fields=["password"])
@@ -56,7 +56,7 @@ def _revoke_tokens(user: User) -> list[str]:
 
 
 def _delete_prepared(user: User) -> list[str]:
-    """A target would send somebody else what the person's jobs do; a secret would have them use another's account."""
+    """Delete targets, which would notify somebody else, and secrets, which would use another person's account."""
     targets, secrets = NotificationTarget.objects.filter(user=user), Secret.objects.filter(user=user)
     words = ["targets of notifications"] * targets.exists() + ["secrets"] * secrets.exists()
     for target in targets:

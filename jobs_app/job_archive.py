@@ -103,7 +103,7 @@ def archive_files() -> list[Path]:
 
 
 def _record(job: Job) -> Record:
-    """What is written; `team_id` decides who may see it, as a name can be given to another team."""
+    """Record of a job; `team_id` decides who may see it, because a name can be given to another team."""
     events = EventAnswer(job.events.all(), many=True).data
     return {"id": str(job.pk), "team_id": job.team_id, **in_full(job), "events": events}
 
@@ -128,7 +128,7 @@ def _folder_of(pk: UUID) -> Path:
 
 
 def _write(folder: Path, records: Sequence[Record]) -> None:
-    """Write one file; it has its name only when it is whole and on the disk."""
+    """Write one file, synced and renamed: it has its name only when it is complete and on the disk."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     lines = "".join(json.dumps(record, cls=JSONEncoder) + "\n" for record in records)
     file = tempfile.NamedTemporaryFile(dir=folder, prefix=".", delete=False)  # noqa: SIM115 - it outlives this block

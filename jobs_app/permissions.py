@@ -69,7 +69,7 @@ def caller(request: Request) -> User:
 
 
 def still_sees(request: Request, job: UUID) -> bool:
-    """Whether the caller of a long response may still see the job: account, token and membership can end meanwhile."""
+    """Whether the caller of a long response may still see the job, by account, token and membership."""
     user = User.objects.filter(pk=caller(request).pk, is_active=True).first()
     if user is None:
         return False

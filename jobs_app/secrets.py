@@ -82,7 +82,7 @@ class UsableSecrets:
         return {name: _decrypted(self._find(job, name)) for name in job.secrets}
 
     def _find(self, job: Job, name: str) -> Secret:
-        """The owner's, else that of the team, which is for its members alone."""
+        """The owner's secret, else that of the team, which is for its members only."""
         if own := self.of_owner.get((job.owner_id, name)):
             return own
         if (job.owner_id, job.team_id) in self.members and (ours := self.of_team.get((job.team_id, name))):
@@ -92,7 +92,7 @@ class UsableSecrets:
 
 
 def missing_secrets(names: Iterable[str], owner: User, team: Team) -> list[str]:
-    """Those of the names that neither the owner nor the team has."""
+    """The names that neither the owner nor the team has."""
     wanted = list(names)
     known = set(Secret.objects.usable_by(owner.pk, team.pk).filter(name__in=wanted).values_list("name", flat=True))
     return [name for name in wanted if name not in known]
@@ -112,7 +112,7 @@ def rotate_secrets() -> int:
 
 
 def seal(text: str) -> str:
-    """The text encrypted with the first key: for what is to be in the database for a moment only."""
+    """The text encrypted with the first key, for data that is stored in the database for a short time."""
     return _box().encrypt(text.encode()).decode()
 
 

@@ -25,7 +25,7 @@ MANIFEST, DATABASE, CODE, JOBS = "manifest.json", "database", "code", "jobs"
 
 
 class Manifest(TypedDict):
-    """What the file is, and the SHA-256 of its members."""
+    """Kind and version of the file, and the SHA-256 of its members."""
 
     format: int
     version: str

@@ -14,7 +14,7 @@ GRACE_S = 10
 
 @dataclass(frozen=True)
 class Program:
-    """What a child process runs, and the descriptors that it inherits."""
+    """Command of a child process, and the descriptors that it inherits."""
 
     command: Sequence[str]
     environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
@@ -49,7 +49,7 @@ class Child:
             self.process = self._start()
 
     def end(self) -> None:
-        """Wait until it has ended as it was told to."""
+        """Wait until the child has ended after its signal."""
         try:
             self.process.wait(GRACE_S)
         except subprocess.TimeoutExpired:

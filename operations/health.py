@@ -57,7 +57,7 @@ def scheduler_health(now: datetime) -> SchedulerHealth:
 
 
 def _engines_silent_for(now: datetime) -> timedelta | None:
-    """Time since the lease of the loop of engines has run out, if that is too long; None before its first turn."""
+    """Time since the lease of the engine loop expired, if that is too long; None before its first turn."""
     lease = SchedulerLease.objects.filter(pk=SchedulerLease.Loop.ENGINES).first()
     silence = now - lease.expires_at if lease else timedelta()
     return silence if silence > LEAST_SILENCE else None

@@ -1,4 +1,4 @@
-"""Files of jobs that ended: how much they take, which of them are too many, and their removal by the engines."""
+"""Files of jobs that ended: their sizes, limits of teams, and removal by the engines."""
 
 import logging
 from collections import defaultdict
@@ -27,21 +27,21 @@ GIB = 1 << 30
 
 
 class FilesLeft(NamedTuple):
-    """Rows that could not be removed, and why."""
+    """Rows that could not be removed, with the reasons."""
 
     rows: int
     why: str
 
 
 def jobs_with_files(before: datetime) -> QuerySet[Job]:
-    """Jobs that ended before the cutoff, of which nothing runs, and that no unfinished job needs."""
+    """Jobs that ended before the cutoff, have no processes, and are not needed by unfinished jobs."""
     runs = Attempt.objects.ungone().filter(job=OuterRef("pk"))
     needed = JobDependency.objects.filter(parent=OuterRef("pk"), child__finished_at=None)
     return Job.objects.filter(~Exists(runs), ~Exists(needed), finished_at__lt=before, files_deleted_at=None)
 
 
 def jobs_beyond_limits(now: datetime) -> QuerySet[Job]:
-    """Of each team with a limit the jobs that ended first, so that the files of the others are within it."""
+    """Jobs of each team with a limit that ended first, such that the files of the others are within it."""
     newer = Window(Sum("files_bytes"), partition_by="team", order_by=(F("finished_at").desc(), F("pk").desc()))
     ended = Job.objects.filter(finished_at__lt=now, files_deleted_at=None, files_bytes__gt=0)
     default = settings.MOTLEY_TEAM_FILES_GIB or NOT_SET
@@ -100,7 +100,7 @@ def _sizes_at(engine: str, wanted: Mapping[str, list[int]]) -> Mapping[str, int]
 
 
 def _by_engine(attempts: QuerySet[Attempt]) -> dict[str, dict[str, list[int]]]:
-    """Attempts by job, by engine; of engines that are there."""
+    """Attempts by job and engine, for engines that exist."""
     wanted: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for name, job, attempt in attempts.values_list("engine", "job", "pk"):
         wanted[name][str(job)].append(attempt)

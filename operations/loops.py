@@ -1,4 +1,4 @@
-"""Turns of the two loops of the service: those of the scheduler, with what the other apps have due."""
+"""Turns of the two loops of the service: those of the scheduler, with the chores of the other apps."""
 
 from datetime import datetime
 

@@ -217,7 +217,7 @@ def _budgets(now: datetime) -> Iterator[Family]:
 
 
 def _forecasts() -> Iterator[Family]:
-    """Of the moments and bases with enough outcomes; the others have only their number."""
+    """Forecast errors by moment and basis; those with too few outcomes have only a count."""
     labels = ["moment", "basis"]
     words = "Jobs that succeeded last, by when and from what their duration was forecast."
     jobs = GaugeMetricFamily("motley_forecast_jobs", words, labels=labels)
@@ -234,7 +234,7 @@ def _forecasts() -> Iterator[Family]:
 
 
 def _rate_estimates() -> Iterator[Family]:
-    """Of the sources with enough outcomes; the others have only their number."""
+    """Errors of rate estimates by source; those with too few outcomes have only a count."""
     words = "Attempts that ended last on real GPUs and measured a rate, by the source of the rate that was expected."
     attempts = GaugeMetricFamily("motley_rate_estimate_attempts", words, labels=["source"])
     words = "Mean absolute error of the rates that rounds counted on, relative to the measured rate."
@@ -250,7 +250,7 @@ def _rate_estimates() -> Iterator[Family]:
 
 
 def _policy_guard() -> Iterator[Family]:
-    """Of the setting in force, if it was chosen from a run of the lab."""
+    """Verdict on the setting in force, if it was chosen from a run of the lab."""
     guard = PolicyGuard.objects.current()
     words = "1: what the policy lab's prediction and the effects of the policy in force come to; all 0: no prediction."
     family = GaugeMetricFamily("motley_policy_guard", words, labels=["state"])
@@ -265,7 +265,7 @@ def _policy_guard() -> Iterator[Family]:
 
 
 def _notifications(now: datetime) -> Iterator[Family]:
-    """Of the outbox: what was sent needs no attention, and is not counted."""
+    """Notifications of the outbox that are not sent."""
     states = Notification.State
     pending = Notification.objects.filter(state=states.PENDING)
     found = pending.aggregate(rows=Count("pk"), failed=Count("pk", filter=Q(tries__gt=0)), oldest=Min("created_at"))

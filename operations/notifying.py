@@ -18,14 +18,14 @@ LOOK_EVERY = timedelta(minutes=1)
 
 
 class Sender:
-    """Looks for late starts and failing teams once a minute, and sends what is due; one thread at a time."""
+    """Detects late starts and failing teams once a minute, and sends due notifications; one thread at a time."""
 
     def __init__(self) -> None:
         self._looked_at = float("-inf")
         self._thread: threading.Thread | None = None
 
     def work(self, now: datetime) -> None:
-        """Start the thread if it has something to do and is not at work; it is not waited for."""
+        """Start the thread if there is work and it does not run; returns at once."""
         if self._thread is not None and self._thread.is_alive():
             return
         if self._is_time_to_look() or Notification.objects.due(now).exists():
@@ -52,6 +52,6 @@ SENDER = Sender()
 
 
 def look(now: datetime) -> None:
-    """Write the notifications of what no transaction tells: the time that has passed, and shares."""
+    """Write notifications of events that belong to no transaction: late starts and shares of failed jobs."""
     announce_late_starts(now)
     announce_failed_shares(now)

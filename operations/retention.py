@@ -116,7 +116,7 @@ def delete_expired_when_due(now: datetime) -> None:
 
 
 def _delete_in_batches(rule: RetentionRule, now: datetime) -> Iterator[tuple[int, FilesLeft]]:
-    """Remove the expired rows of a rule, oldest first; yields the size of each batch, and what is left of it.
+    """Remove the expired rows of a rule, oldest first; yields the size of each batch, and the rows that are left.
 
     No transaction is open around a removal: that of files asks engines, and SQLite's lock would be held meanwhile.
     """
@@ -167,27 +167,27 @@ def _before_or_beyond_newest(rows: QuerySet[Any], column: str, before: datetime)
 
 
 def _forecasts(before: datetime) -> QuerySet[Any]:
-    """Those of jobs that ended: jobs may be short and many."""
+    """Forecasts of jobs that ended."""
     return _before_or_beyond_newest(DurationForecast.objects.exclude(ended_at=None), "ended_at", before)
 
 
 def _kept_forecasts(before: datetime) -> QuerySet[Any]:
-    """Those of events that have come."""
+    """Kept forecasts of events that have happened."""
     return _before_or_beyond_newest(KeptForecast.objects.exclude(happened_at=None), "happened_at", before)
 
 
 def _open_forecasts(before: datetime) -> QuerySet[Any]:
-    """Those of events that have not come, by when they were made."""
+    """Kept forecasts of events that have not happened, by when they were made."""
     return _before_or_beyond_newest(KeptForecast.objects.filter(happened_at=None), "made_at", before)
 
 
 def _deadline_forecasts(before: datetime) -> QuerySet[Any]:
-    """Those whose outcome is known."""
+    """Deadline forecasts whose outcome is known."""
     return _before_or_beyond_newest(DeadlineForecast.objects.exclude(known_at=None), "known_at", before)
 
 
 def _open_deadlines(before: datetime) -> QuerySet[Any]:
-    """Those whose outcome is not known, by when they were made."""
+    """Deadline forecasts whose outcome is not known, by when they were made."""
     return _before_or_beyond_newest(DeadlineForecast.objects.filter(known_at=None), "made_at", before)
 
 

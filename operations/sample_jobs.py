@@ -50,7 +50,7 @@ def sample_job(name: str, team: str, *, rates: dict[str, float], gpus: int, step
 
 
 def submit_another(owner: User) -> bool:
-    """Submit the next sample job, unless as many as the demo should have are unfinished; whether it did."""
+    """Submit the next sample job, unless the demo has enough unfinished ones; returns whether it did."""
     samples = Job.objects.filter(owner=owner, tags__demo="yes")
     if samples.unfinished().count() >= UNFINISHED:
         return False

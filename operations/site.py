@@ -1,4 +1,4 @@
-"""What a site is: versions, host, engines, processes of the scheduler, and the settings of its environment."""
+"""Description of a site: versions, host, engines, processes of the scheduler, environment settings."""
 
 import os
 import platform

@@ -38,7 +38,7 @@ class TimeWindowForm(forms.ModelForm[TimeWindow]):
 
 @admin.register(TimeWindow)
 class TimeWindowAdmin(Audited, admin.ModelAdmin[TimeWindow]):
-    """Windows in which nodes are not for all jobs: maintenance, and reservations of teams."""
+    """Time windows that close nodes to some jobs: maintenance, and reservations of teams."""
 
     form = TimeWindowForm
     list_display = ("kind", "reason", "begins_at", "ends_at", "cron", "team", "gpu_type", "gpus")
@@ -132,7 +132,7 @@ class RoundAdmin(admin.ModelAdmin[Round]):
 
 @admin.register(SetAside)
 class SetAsideAdmin(Audited, admin.ModelAdmin[SetAside]):
-    """What the scheduler leaves alone for a while; a deleted row is tried again at once."""
+    """Quarantined items, which the scheduler skips for a while; it retries an item at once if its row is deleted."""
 
     list_display = ("kind", "key", "error", "times", "since", "retry_at")
     list_filter = ("kind",)

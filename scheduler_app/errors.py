@@ -20,13 +20,13 @@ class LeaseLost(SchedulerError):
 
 
 class NotIsolated(SchedulerError):
-    """An error of a round is not the doing of single jobs."""
+    """An error of a round could not be isolated to single jobs."""
 
     code = "not_isolated"
 
 
 class NoStorage(SchedulerError):
-    """A storage that the job names has no path any more where the round has placed it."""
+    """A storage that the job names no longer has a path on the nodes where the round has placed it."""
 
     code = "no_storage"
 
@@ -57,7 +57,7 @@ class NoSuchPolicy(SchedulerError):
 
 
 class ChangedSince(SchedulerError):
-    """Another setting is in force than the one whose choice was to be undone."""
+    """The setting whose choice was to be undone is no longer in force."""
 
     code = "changed_since"
 

@@ -62,7 +62,7 @@ class FinishedJob(NamedTuple):
 
 
 def rho(job: FinishedJob, load: ClusterLoad) -> float | None:
-    """Finish-time fairness of one job; None if it did no work or no round fell into its life."""
+    """Finish-time fairness of one job; None if it did no work or no round took place during its lifetime."""
     gpus = min(load.gpus_per_job(job.arrived_at, job.finished_at), job.gpus_max)
     if job.work_s <= 0 or gpus <= 0:
         return None

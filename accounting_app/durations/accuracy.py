@@ -1,4 +1,4 @@
-"""Accuracy of the forecasts of durations: what rounds said at submission and at the start, beside how it was."""
+"""Accuracy of the forecasts of durations made at submission and at the start, compared with the true durations."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -35,13 +35,13 @@ class Outcome(NamedTuple):
 
     @property
     def is_within_limits(self) -> bool:
-        """Whether it lies where four of five durations are expected."""
+        """Whether the duration is within the 80 % interval."""
         expected = Estimate(self.forecast_s, self.spread, Source.SIMILAR, 1)
         return expected.quantile_left(LOW) <= self.seconds <= expected.quantile_left(HIGH)
 
 
 class DurationAccuracy(NamedTuple):
-    """How good the forecasts of one moment and basis were."""
+    """Accuracy of the forecasts of one moment and basis."""
 
     moment: Moment
     basis: Basis

@@ -1,4 +1,4 @@
-"""Samples of arrays: sums over the durations of their tasks that succeeded, and what history said of them before."""
+"""Samples of arrays: sums over the durations of their tasks that succeeded, and the forecast from history."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple

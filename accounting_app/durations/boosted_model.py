@@ -51,7 +51,7 @@ def fit_when_due(now: datetime) -> None:
 
 
 def claim_fit(now: datetime) -> bool:
-    """Whether this night's fit is due; the first to ask has it."""
+    """Whether this night's fit is due; claims it, so that one process fits."""
     day = _night_of(now)
     if DurationModel.objects.filter(pk=day).exists() or not _enough_have_ended():
         return False
@@ -90,7 +90,7 @@ def fit_model(now: datetime) -> DurationModel:
 
 
 def _ended_submissions() -> list[EndedSubmission]:
-    """Jobs that succeeded last; there may be ten times as many as a round reads."""
+    """The jobs that succeeded last, up to ten times as many as a round reads."""
     rows = observations().values_list("ended_at", *OBSERVED)[:MOST_LEARNED]
     jobs = ((ended_at, EndedJob(*columns)) for ended_at, *columns in rows)
     return [EndedSubmission(submission_of(job), ended_at, job.seconds) for ended_at, job in jobs]
@@ -147,7 +147,7 @@ def read_failure() -> str:
 
 
 def read_model() -> BoostedDurations | None:
-    """The newest model; None: there is none of the present features, or it is used for nothing."""
+    """The newest model; None if there is none with the present features, or it is not better than the estimate."""
     present = DurationModel.objects.exclude(trees=None).filter(features_version=FEATURES_VERSION)
     key = present.values_list("pk", "fitted_at").first()
     return _model(*key) if key else None

@@ -49,7 +49,7 @@ def observations() -> QuerySet[DurationForecast]:
 
 
 def read_open_forecasts() -> frozenset[UUID]:
-    """Jobs with a forecast that has not been compared with the truth."""
+    """Jobs with a forecast that has not been compared with the true duration."""
     return frozenset(DurationForecast.objects.filter(ended_at=None).order_by().values_list("job", flat=True))
 
 
@@ -61,7 +61,7 @@ def submission_of(job: EndedJob) -> Submission:
 
 
 def request_of(gpu_types: Iterable[str]) -> str:
-    """Requested GPU types as the text that is kept of them."""
+    """Requested GPU types as text."""
     return ",".join(sorted(gpu_types))[:MOST_OF_REQUEST]
 
 

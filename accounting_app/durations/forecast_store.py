@@ -1,4 +1,4 @@
-"""Forecasts of durations are recorded when rounds make them, and completed with the truth when jobs end."""
+"""Store of forecasts of durations: recorded by rounds, completed with the true durations when jobs end."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -19,7 +19,7 @@ FIGURES = ("s", "spread", "basis", "n")
 
 
 class MadeForecast(NamedTuple):
-    """What a round forecast of a job."""
+    """Forecast of a job's duration, made by a round."""
 
     job: UUID
     owner_id: int

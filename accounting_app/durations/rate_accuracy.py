@@ -1,4 +1,4 @@
-"""Accuracy of rates: what the round that placed an attempt counted on, beside what was measured, by source."""
+"""Accuracy of rates by source: the rate that the round of an attempt assumed, compared with the measured one."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -28,7 +28,7 @@ class RateOutcome(NamedTuple):
 
 
 class RateJudgement(NamedTuple):
-    """How good the expected rates of one source were."""
+    """Accuracy of the expected rates of one source."""
 
     source: Attempt.RateSource
     accuracy: Accuracy
@@ -41,7 +41,7 @@ def judge_rates() -> list[RateJudgement]:
 
 
 def _ended_attempts() -> list[Attempt]:
-    """Attempts whose progress reports tell a rate, the last end first."""
+    """Ended attempts with a measured rate, the last end first."""
     last = Attempt.objects.filter(ended_at__isnull=False).order_by("-ended_at").values("pk")[:MOST_READ]
     told = Attempt.objects.filter(pk__in=last, reports__gte=LEAST_REPORTS, rate__gt=0).exclude(rate_source="")
     columns = ("rate_source", "rate", "step_worth", "nodes", "first_step", "first_step_at", "step", "step_at")
@@ -53,7 +53,7 @@ def _emulated_nodes() -> frozenset[str]:
 
 
 def _outcomes(attempts: Iterable[Attempt], emulated: frozenset[str]) -> Iterator[RateOutcome]:
-    """Outcomes on real GPUs: an emulated one is told to run at the expected rate, and proves nothing."""
+    """Outcomes on real GPUs; emulated ones run at the expected rate by construction."""
     for attempt in attempts:
         measured = attempt.measured_rate
         if measured is not None and measured > 0 and emulated.isdisjoint(attempt.nodes):

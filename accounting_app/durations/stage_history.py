@@ -1,4 +1,4 @@
-"""Stages before jobs: what the jobs that they start after took, beside what was forecast of these."""
+"""Earlier stages of jobs: ratios of actual to forecast durations of the jobs that they depend on."""
 
 from collections import defaultdict
 from collections.abc import Collection

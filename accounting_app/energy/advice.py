@@ -26,7 +26,7 @@ Source = SleepAdvice.Source
 
 @dataclass(frozen=True)
 class TypeDemand:
-    """What is decided from, of one GPU type."""
+    """Input of the decision for one GPU type."""
 
     gpu_type: int
     total: int
@@ -72,7 +72,7 @@ def read_demand(at: datetime) -> Iterator[TypeDemand]:
 
 
 def _last_wakes(at: datetime) -> dict[int, datetime]:
-    """When nodes were last woken, by GPU type, as far as it matters still."""
+    """Time of the last wake of a node by GPU type, if it still delays sleep."""
     lately = NodeEvent.objects.filter(kind=NodeEvent.Kind.WOKEN, at__gt=at - (PHILLY.keep_steps + 1) * STEP)
     return dict(lately.order_by().values_list("node__gpu_type").annotate(Max("at")))
 
@@ -109,7 +109,7 @@ def advise(one: TypeDemand, at: datetime) -> SleepAdvice:
 
 
 def state_of(one: TypeDemand) -> SleepState:
-    """What is awake: with a driver in fact; as advice, what was decided last, and at first all nodes.
+    """Nodes awake: the actual number with a driver; else the last advice, and at first all nodes.
 
     After a wake no node of the type is put to sleep for the controller's time.
     """

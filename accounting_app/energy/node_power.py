@@ -27,7 +27,7 @@ def is_driven(node: Node) -> bool:
 
 
 def driven(nodes: QuerySet[Node]) -> QuerySet[Node]:
-    """Those that can be put to sleep and woken."""
+    """Nodes that can be put to sleep and woken."""
     return nodes if has_commands() else nodes.filter(engine__options__power_saving=True)
 
 
@@ -35,7 +35,7 @@ WHY = "not needed: {awake} of the nodes of its type should be awake"
 
 
 def put_surplus_to_sleep(advice: Iterable[SleepAdvice], now: datetime) -> None:
-    """Put to sleep what each advice does not want awake."""
+    """Put to sleep the nodes that the advice of their type does not keep awake."""
     counts, idle, awake = node_counts(), read_idle_nodes(now, driven(nodes_that_may_sleep())), awake_counts()
     for one in advice:
         kind = one.gpu_type_id
@@ -62,7 +62,7 @@ class IdleNode:
 
 
 def nodes_not_needed(advice: SleepAdvice, idle: list[IdleNode], *, awake: int, used: int) -> list[str]:
-    """Idle nodes that are not needed, the longest idle first: as decided at the last step, and by the use now."""
+    """Idle nodes that the last decision and the present use do not need, the longest idle first."""
     idle_s = {node.name: node.idle_s for node in idle}
     return nodes_to_sleep(idle_s, awake=awake, wanted=max(advice.awake, used))
 
@@ -72,13 +72,13 @@ LONGEST_IDLE = timedelta(days=7)
 
 
 def nodes_that_may_sleep() -> QuerySet[Node]:
-    """Nodes in service with GPUs, used or not, but those of this machine: with them the scheduler would sleep."""
+    """Nodes in service with GPUs, used or not, except this machine, which runs the scheduler."""
     this_machine = Q(engine=LOCAL_ENGINE, emulated=False)
     return nodes_with_gpus().filter(pk__in=Node.objects.schedulable().values("pk")).exclude(this_machine)
 
 
 def unclaimed(nodes: QuerySet[Node]) -> QuerySet[Node]:
-    """Those on which no GPU is held or waited for, and of which jobs outside Motley use nothing."""
+    """Nodes without claims on their GPUs and without use by jobs outside Motley."""
     claimed = Exists(GpuClaim.objects.open().filter(gpu__node=OuterRef("pk")))
     return nodes.filter(~claimed, **dict.fromkeys(FOREIGN_USE, 0))
 

@@ -23,7 +23,7 @@ class ForecastMean:
 
 @dataclass(frozen=True)
 class TypeEnergy:
-    """Of one GPU type. Powers are of whole nodes, in W."""
+    """Energy report of one GPU type. Powers are of whole nodes, in W."""
 
     gpu_type: str
     nodes: int
@@ -84,7 +84,7 @@ def energy_by_type(now: datetime, *, for_staff: bool) -> list[TypeEnergy]:
 
 
 def sleep_choices(now: datetime) -> dict[int, list[str]]:
-    """Nodes that could sleep, by GPU type: as decided at the last step, and by the use now."""
+    """Nodes that could sleep, by GPU type, by the last decision and the present use."""
     counts, idle, awake = node_counts(), read_idle_nodes(now), awake_counts()
     return {
         one.gpu_type_id: nodes_not_needed(

@@ -1,4 +1,4 @@
-"""Sleeping nodes are woken for jobs that a round could not place: first fit, in the order of submission."""
+"""Waking of nodes for jobs that a round could not place: first fit, in the order of submission."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
@@ -68,7 +68,7 @@ class NodePools:
     """Gangs that did not fit on what is left: the next like it does not either, until GPUs are taken."""
 
     def serve(self, request: Request) -> None:
-        """Give a gang its GPUs where the fewest nodes have to be woken; nothing if it does not fit on all."""
+        """Give a gang its GPUs on the type where the fewest nodes have to be woken; nothing if it does not fit."""
         if request not in self.unfit and not self._serve(request):
             self.unfit.add(request)
 
@@ -126,7 +126,7 @@ def nodes_to_wake(
 
 
 def wake_for_waiting_jobs(now: datetime) -> None:
-    """After a round: wake the nodes that jobs need which it left waiting for capacity. Idempotent."""
+    """Wake the nodes that the jobs need which the last round left waiting for capacity. Idempotent."""
     if not driven(Node.objects.filter(state=Node.State.SLEEPING)).exists():
         return
     if waiting := read_waiting(now):
@@ -136,14 +136,14 @@ def wake_for_waiting_jobs(now: datetime) -> None:
 
 
 def read_waiting(now: datetime) -> list[Request]:
-    """What jobs request that the last round left waiting for capacity, in the order of submission."""
+    """Requests of jobs that the last round left waiting for capacity, in the order of submission."""
     jobs = Job.objects.schedulable(now).filter(reason__in=FOR_CAPACITY).order_by("pk")
     rows = jobs.values_list(*REQUESTED, volunteers_now())[:MOST_JOBS]
     return [request_of(dict(zip((*REQUESTED, "volunteers"), row, strict=True))) for row in rows]
 
 
 def read_pools(now: datetime) -> NodePools:
-    """Nodes that are being woken, those that sleep, and what is free on the others; none that its owner has back."""
+    """Free GPUs of nodes that wake, sleep or are awake, without nodes that their owners have back."""
     usable = set(Node.objects.schedulable().values_list("pk", flat=True))
     gpus = dict(Gpu.objects.present().order_by().values_list("node").annotate(Count("pk")))
     claimed = dict(GpuClaim.objects.open().order_by().values_list("gpu__node").annotate(Count("gpu", distinct=True)))

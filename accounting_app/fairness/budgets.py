@@ -1,4 +1,4 @@
-"""Budgets of teams: what is used of each in its calendar period, from the days of the usage ledger, and what follows.
+"""Budgets of teams: their use in the calendar period, by the daily usage ledger, and the consequences.
 
 A soft budget lowers the team's weight where it is used faster than time passes. With a hard one that is used up, jobs
 that run go on, and none of its waiting jobs starts before the next period.
@@ -22,7 +22,7 @@ DAY = timedelta(days=1)
 
 @dataclass(frozen=True)
 class TeamBudget:
-    """Budget of a team in the period that goes on, and what is used of it, in reference GPU-hours."""
+    """Budget of a team in the current period, and its use, in reference GPU-hours."""
 
     team_id: int
     team: str
@@ -36,12 +36,12 @@ class TeamBudget:
 
     @property
     def used(self) -> float:
-        """Part that is used; it may be more than 1."""
+        """Fraction that is used; it may be more than 1."""
         return self.used_gpu_hours / self.gpu_hours
 
     @property
     def elapsed(self) -> float:
-        """Part of the period that has passed."""
+        """Fraction of the period that has passed."""
         return (self.now - self.began_at) / (self.resets_at - self.began_at)
 
     @property
@@ -55,7 +55,7 @@ class TeamBudget:
 
     @property
     def weight_part(self) -> float:
-        """Part of its weight that the team has now."""
+        """Fraction of its weight that the team has now."""
         return weight_part(self.kind, self.used, self.elapsed)
 
     @property
@@ -65,7 +65,7 @@ class TeamBudget:
 
     @property
     def used_up_at(self) -> datetime | None:
-        """When it is used up at the pace of the period so far; None: it lasts, or is used up."""
+        """Time at which it is used up at the pace so far; None if it is not within the period, or is already."""
         if self.is_used_up or (self.expected_gpu_hours or 0.0) <= self.gpu_hours:
             return None
         return self.began_at + (self.now - self.began_at) / self.used
@@ -84,7 +84,7 @@ class TeamBudget:
 
     @property
     def warning(self) -> str:
-        """What somebody who plans or submits a job should know; empty: nothing."""
+        """Warning for a person who plans or submits a job; empty if there is none."""
         if self.stops_starts:
             return self.why_jobs_wait
         if self.weight_part < 1:
@@ -99,7 +99,7 @@ class TeamBudget:
 
 
 def read_budgets(now: datetime, teams: Collection[int] | None = None) -> dict[int, TeamBudget]:
-    """Budgets of these teams, or of all: one query, and another for what is used if there are any."""
+    """Budgets of these teams, or of all: one query, and another for their use if there are any."""
     found = Budget.objects.all() if teams is None else Budget.objects.filter(team__in=teams)
     rows = list(found.order_by("team__name").values_list("team", "team__name", "period", "kind", "gpu_hours"))
     if not rows:
@@ -157,7 +157,7 @@ def _used_gpu_hours(since: Mapping[int, date], until: date | None = None) -> dic
 
 
 def with_budget_notes(jobs: Sequence[Admitted], now: datetime) -> list[Admitted]:
-    """The admitted jobs with what the budgets of their teams mean for them; no query where these have none.
+    """The admitted jobs with notes on their teams' budgets; no query if there are no budgets.
 
     So a job says from its first moment that it waits for a budget.
     """

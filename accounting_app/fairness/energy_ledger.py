@@ -1,4 +1,4 @@
-"""Energy of GPUs that jobs hold: what was read enters the usage ledger, and what the jobs of a round took."""
+"""Energy of GPUs that jobs hold: readings added to the usage ledger, and the energy of a round."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ OF_TEAMS = (*AMOUNTS, "watched_gpu_s", "idle_gpu_s")
 
 
 class ReadEnergy(NamedTuple):
-    """Energy that was read of GPUs of a team's attempt, and the GPU seconds of which it was read; the same of idleness.
+    """Readings of a team's attempt: energy, idle GPU-seconds, and the GPU-seconds that each was read for.
 
     GPUs are watched where their utilization is read; they count as idle where it is below 5 %.
     """
@@ -30,7 +30,7 @@ class ReadEnergy(NamedTuple):
 
 
 def add_energy_to_ledger(read: Iterable[ReadEnergy], since: datetime, now: datetime) -> None:
-    """Add what was read for this time to its minutes per GPU type, and to its days per team and GPU type."""
+    """Add the readings of this time to the minutes per GPU type, and to the days per team and GPU type."""
     of_types, of_teams = (
         defaultdict[tuple[int], list[ReadEnergy]](list),
         defaultdict[tuple[int, int], list[ReadEnergy]](list),
@@ -69,7 +69,7 @@ def _part(read: Iterable[ReadEnergy], part: float, names: Sequence[str]) -> dict
 
 @dataclass(frozen=True)
 class TypeConsumption:
-    """Energy of the GPUs of a type that jobs held in some time, such as that in which a round was in force."""
+    """Energy of the GPUs of a type that jobs held in a time span, such as that of a round."""
 
     gpu_type: str
     energy: Energy
@@ -97,5 +97,5 @@ def energy_between(since: datetime, until: datetime) -> list[TypeConsumption]:
 
 
 def overlap(minute: datetime, since: datetime, until: datetime) -> timedelta:
-    """Time of this minute that lies between the two."""
+    """Overlap of this minute with the time between the two."""
     return max(min(minute + MINUTE, until) - max(minute, since), timedelta(0))

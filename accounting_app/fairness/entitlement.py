@@ -27,7 +27,7 @@ def entitlement(active: Mapping[int, ActiveTeam], gpus: int) -> dict[int, float]
 
 
 def active_teams(now: datetime) -> dict[int, ActiveTeam]:
-    """Teams with running jobs or such that may start: none that is held, begins later, or is beyond its budget."""
+    """Teams with jobs that run or may start: not held, not waiting for a begin time or a budget."""
     asking = Job.objects.unfinished().filter(Q(begin_time=None) | Q(begin_time__lte=now), held=False)
     budgets = read_budgets(now)
     if closed := used_up(budgets):

@@ -30,7 +30,7 @@ class MemberShare:
 
 @dataclass(frozen=True)
 class TeamReport:
-    """What a team had in a month. Costs are at the prices that GPU types have now."""
+    """Report of a team's month. Costs are at the present prices of GPU types."""
 
     team: str
     month: date
@@ -50,7 +50,7 @@ class TeamReport:
 
     @property
     def cost(self) -> float | None:
-        """None: none of its GPU types has a price."""
+        """Cost of the GPU time; None if none of its GPU types has a price."""
         return sum(kind.cost for kind in self.types) or None
 
     @cached_property
@@ -106,14 +106,14 @@ def _teams_of(user: User, name: str) -> dict[int, str]:
 
 
 def _or_nothing(figures: Mapping[int, TeamMonth] | None, team: int, first: date) -> TeamMonth | None:
-    """The team's figures, zeros where nothing of it ended; None: not known."""
+    """The team's figures, zeros if none of its jobs ended; None: not known."""
     return None if figures is None else figures.get(team) or TeamMonth(team_id=team, month=first)
 
 
 def _report(
     team: str, first: date, types: Sequence[Usage], figures: TeamMonth | None, names: Mapping[str, str]
 ) -> TeamReport | None:
-    """None where nothing happened."""
+    """The team's report; None if it has no figures."""
     members = _members(figures, names) if figures else []
     report = TeamReport(team, first, types, figures, members)
     return report if types or members or (figures and _ended(figures)) else None

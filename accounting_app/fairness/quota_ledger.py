@@ -1,4 +1,4 @@
-"""Ledger of quotas on GPU types: use, borrowing and shadow prices per hour, and what they come to in a day."""
+"""Ledger of quotas on GPU types: use, borrowing and shadow prices per hour, and their sums over a day."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -75,13 +75,13 @@ class QuotaReport:
 
     @property
     def used_words(self) -> str:
-        """How many GPUs are in use, and borrowed by whom."""
+        """GPUs in use and borrowed, as text."""
         own = f"{self.used}, {self.borrowed} of them borrowed" if self.borrowed else str(self.used)
         return f"{own}; others borrow {self.borrowed_by_others}" if self.borrowed_by_others else own
 
     @property
     def words(self) -> str:
-        """What the quota costs, in one sentence."""
+        """One sentence on the cost of the quota."""
         kind = self.quota.gpu_type
         if self.waiting_h is None:
             return f"What the {kind} quota of {self.quota.team} costs is not known yet."

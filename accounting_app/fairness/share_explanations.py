@@ -1,4 +1,4 @@
-"""A sentence for each team on what it got against its entitlement, and why: from the ledger, the policy, the queue."""
+"""A sentence for each team on its share and its entitlement, with reasons from ledger, policy and queue."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ UNEVEN_SPEED = 0.1
 
 @dataclass(frozen=True)
 class ShareContext:
-    """What a share may come from, apart from the shares."""
+    """Possible reasons for a share: policy, pending reasons."""
 
     policy: str
     waiting: Mapping[str, Mapping[str, int]]

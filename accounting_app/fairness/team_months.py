@@ -51,7 +51,7 @@ def figures_of(first: date, teams: Sequence[int] | None, now: datetime) -> dict[
 
 
 def close_month_when_due(now: datetime) -> None:
-    """Store the oldest month that is over and has not been stored, one at a time: each takes a moment. Idempotent."""
+    """Store the oldest completed month that is not stored yet, one per call. Idempotent."""
     for first in _months_to_close(now):
         if rows := read_month(first, None, now):
             TeamMonth.objects.bulk_create(rows.values(), ignore_conflicts=True)
@@ -83,7 +83,7 @@ def read_month(first: date, teams: Sequence[int] | None, now: datetime) -> dict[
 
 
 def _ended(since: datetime, until: datetime) -> Any:
-    """Jobs that ended then: by either of the two partial indexes."""
+    """Jobs that ended in the month, by either of the two partial indexes."""
     then = Q(finished_at__gte=since, finished_at__lt=until)
     return Job.objects.filter(then & Q(files_deleted_at=None) | then & Q(files_deleted_at__isnull=False)).order_by()
 

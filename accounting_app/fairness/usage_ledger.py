@@ -110,20 +110,20 @@ def _accrue_types(since: datetime, now: datetime, ran: Sequence["HeldGpuTime"]) 
 
 
 def _starting_gpus() -> dict[int, int]:
-    """GPUs by type that attempts hold which have yet to start."""
+    """GPUs by type held by attempts that have not started yet."""
     held = GpuClaim.objects.holding().filter(attempt__started_at=None, gpu__present=True)
     return dict(held.order_by().values_list("gpu__node__gpu_type").annotate(Count("pk")))
 
 
 def _gpus_out_of_service() -> dict[int, int]:
-    """Free GPUs by type that no job may start on."""
+    """Free GPUs by type that are out of service."""
     held = Exists(GpuClaim.objects.holding().filter(gpu=OuterRef("pk")))
     out = Gpu.objects.present().exclude(in_service("node__"), healthy=True).exclude(held)
     return dict(out.order_by().values_list("node__gpu_type").annotate(Count("pk")))
 
 
 def _waiting_gpus(now: datetime) -> dict[int, int]:
-    """GPUs by team that jobs ask for which may start now, at least."""
+    """GPUs by team that jobs which may start now request, by their smallest gangs."""
     waiting = Job.objects.schedulable(now)
     return dict(waiting.order_by().values_list("team").annotate(Sum("gpus_min")))
 

@@ -1,1 +1,1 @@
-"""Readings of GPUs: kept by the minute, GPUs that are idle or used by nobody's processes, and what pages show."""
+"""Readings of GPUs by the minute; idle and slow GPUs; data of the pages."""

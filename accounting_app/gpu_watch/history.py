@@ -1,4 +1,4 @@
-"""What was read of GPUs: the course over a time, each GPU of an attempt over its run, and each GPU now."""
+"""Readings of GPUs: time series, summaries of an attempt's GPUs over its run, and each GPU now."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -128,14 +128,14 @@ def summaries(attempt: Attempt) -> list[GpuSummary]:
 
 
 def latest_watched(attempts: Sequence[Attempt]) -> Attempt | None:
-    """The latest of a job's attempts of which GPUs were read."""
+    """The latest of a job's attempts with readings of GPUs."""
     watched = GpuMinute.objects.filter(attempt__in=[attempt.pk for attempt in attempts])
     newest = watched.aggregate(newest=Max("attempt"))["newest"]
     return next((attempt for attempt in attempts if attempt.pk == newest), None)
 
 
 def gpus_now(now: datetime, node: int | None = None) -> list[GpuNow]:
-    """GPUs of the node, or all, as last read; one that was not read in the last two minutes is left out."""
+    """Last readings of the node's GPUs, or of all; without GPUs that were not read in the last two minutes."""
     rows = GpuMinute.objects.filter(minute__gt=minute_of(now) - NOW)
     of_node = rows.filter(gpu__node=node) if node is not None else rows
     columns = ("utilization", "memory_used_mib", "power_w", "temperature_c", "ecc_errors", "throttle")
@@ -147,6 +147,6 @@ def gpus_now(now: datetime, node: int | None = None) -> list[GpuNow]:
 
 
 def energy_j(attempts: Sequence[Attempt]) -> float | None:
-    """Energy of the GPUs of these attempts, as far as it was read; None: it was not."""
+    """Energy of the GPUs of these attempts, as far as it was read; None if nothing was read."""
     read = [attempt.gpu_energy_j for attempt in attempts if attempt.gpu_energy_j is not None]
     return sum(read) if read else None

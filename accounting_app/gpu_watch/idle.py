@@ -1,4 +1,4 @@
-"""GPUs that a running job does not use: below 5 % in each of the last ten minutes. Their owner is warned."""
+"""Idle GPUs of running jobs: below 5 % utilization in each of the last ten minutes; warnings of owners."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ LEAST_MINUTES = 9
 
 @dataclass(frozen=True)
 class AttemptUse:
-    """A running attempt with what was last known of its idle GPUs."""
+    """A running attempt with the stored number of its idle GPUs."""
 
     pk: int
     job: UUID
@@ -34,7 +34,7 @@ class AttemptUse:
 
 @dataclass(frozen=True)
 class IdleChange:
-    """New columns of an attempt, and what its owner is told; empty: nothing."""
+    """New columns of an attempt, and the warning of its owner; empty if there is none."""
 
     idle_gpus: int
     idle_since: datetime | None
@@ -69,7 +69,7 @@ def _lock_jobs(jobs: Collection[UUID]) -> None:
 
 
 def idle_change(attempt: AttemptUse, idle: int, since: datetime) -> IdleChange | None:
-    """What changes with so many GPUs idle since then; None: nothing.
+    """Change of the attempt with so many GPUs idle since then; None if there is none.
 
     The owner is warned when GPUs become idle, and again when all of them are.
     """
@@ -100,7 +100,7 @@ def _idle_gpus(since: datetime, until: datetime) -> dict[int, int]:
 
 
 def _attempts(idle: Mapping[int, int]) -> list[AttemptUse]:
-    """The running attempts that have idle GPUs now, or had some at the last look."""
+    """The running attempts that have idle GPUs now, or had some at the last check."""
     live = Attempt.objects.filter(state=Attempt.State.RUNNING)
     rows = live.filter(pk__in=list(idle)) | live.filter(idle_gpus__gt=0)
     columns = ("pk", "job", "number", "gpu_count", "idle_gpus", "idle_since")

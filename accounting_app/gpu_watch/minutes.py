@@ -17,7 +17,7 @@ class Figure(NamedTuple):
     highest: float | None = None
 
     def with_reading(self, value: float | None, readings: int) -> "Figure":
-        """With one more value, of so many readings in all; readings without it count as the mean of the others."""
+        """The figure with one more value, of so many readings; readings without a value count as the mean."""
         if value is None:
             return self
         if self.mean is None or self.highest is None:
@@ -95,7 +95,7 @@ def attempt_of(one: GpuReading, holders: Mapping[int, int]) -> int | None:
 
 
 def says_something(one: GpuReading) -> bool:
-    """Whether the reading has a figure; else, as of a lost GPU, it does not count for means."""
+    """Whether the reading has a figure; if not, as for a lost GPU, means leave it out."""
     figures = (one.utilization, one.memory_used_mib, one.power_w, one.temperature_c, one.ecc_errors)
     return any(figure is not None for figure in figures)
 

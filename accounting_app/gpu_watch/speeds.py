@@ -1,4 +1,4 @@
-"""Slow GPUs, by the progress of the jobs that ran on each: read every ten minutes, stored with the GPU."""
+"""Detection of slow GPUs by the progress of jobs that ran on them, every ten minutes; stored with the GPU."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -72,7 +72,7 @@ def is_due(before: datetime, now: datetime) -> bool:
 
 
 def note_gpu_speeds(now: datetime) -> None:
-    """Store by how much each slow GPU is slower than its type; an event of its node tells when it changes."""
+    """Store by how much each slow GPU is slower than its type, with an event of its node for each change."""
     gpus = _gpus()
     slower = slower_by(gpus, list(_runs(gpus, now)))
     changed = {gpu: told for gpu, told in slower.items() if told != gpu.told}
@@ -81,7 +81,7 @@ def note_gpu_speeds(now: datetime) -> None:
 
 
 def slower_by(gpus: Sequence[KnownSpeed], runs: Sequence[Run]) -> dict[KnownSpeed, Slowness]:
-    """GPU → the part by which it is slower than its type, in whole per cents, and what tells it."""
+    """GPU → the fraction by which it is slower than its type, in whole per cents, and the evidence."""
     place = {gpu.pk: number for number, gpu in enumerate(gpus)}
     speeds = gpu_speeds(_columns(runs, place))
     parts = (
@@ -109,14 +109,14 @@ def _columns(runs: Sequence[Run], place: Mapping[int, int]) -> GpuRuns:
 
 
 def _gpus() -> list[KnownSpeed]:
-    """GPUs of real nodes: an emulated one is told its speed."""
+    """GPUs of real nodes; the speed of an emulated one is set."""
     rows = Gpu.objects.present().filter(node__emulated=False).order_by("pk")
     columns = ("pk", "node_id", "index", "node__name", "node__engine__name", *TOLD, "speed_since")
     return [KnownSpeed(*row) for row in rows.values_list(*columns)]
 
 
 def _runs(gpus: Iterable[KnownSpeed], now: datetime) -> Iterator[Run]:
-    """Attempts with a measured rate, the newest first, of which it is known on which GPUs they ran."""
+    """Attempts with a measured rate whose GPUs are known, the newest first."""
     known = {gpu.pk: gpu for gpu in gpus}
     attempts = _attempts(now) if known else []
     held = _gpus_held(attempts, known.values())
@@ -128,7 +128,7 @@ def _runs(gpus: Iterable[KnownSpeed], now: datetime) -> Iterator[Run]:
 
 
 def _tells(gpu: KnownSpeed, began: datetime) -> bool:
-    """Whether a run from then was on the GPU that is in this slot now."""
+    """Whether a run at that time used the GPU that is in this slot now."""
     return gpu.speed_since is None or began >= gpu.speed_since
 
 
@@ -152,7 +152,7 @@ def _group_of(attempt: Attempt) -> tuple[object, ...]:
 
 
 def _gpus_held(attempts: Iterable[Attempt], gpus: Iterable[KnownSpeed]) -> dict[int, list[int]]:
-    """Attempt → its GPUs: as claimed, or as its site says, which gives out GPUs itself."""
+    """Attempt → its GPUs: as claimed, or as reported by a site that assigns GPUs itself."""
     of_site = set(Engine.objects.filter(kind=Engine.Kind.SLURM).values_list("name", flat=True))
     local = [attempt.pk for attempt in attempts if attempt.engine not in of_site]
     held: dict[int, list[int]] = {}
@@ -175,7 +175,7 @@ def device_slots(devices: Mapping[str, str]) -> Iterator[tuple[str, int]]:
 
 
 def _events(changed: Mapping[KnownSpeed, Slowness], of_node: Mapping[int, int]) -> Iterator[dict[str, Any]]:
-    """Of GPUs that are slow now and were not, or are told apart, or the reverse; one of those that are not told apart.
+    """Events of GPUs whose slowness has changed; one event for GPUs that cannot be told apart.
 
     of_node: node → its GPUs.
     """
@@ -190,7 +190,7 @@ def _events(changed: Mapping[KnownSpeed, Slowness], of_node: Mapping[int, int]) 
 
 
 def _messages(indexes: Sequence[int], now: Slowness, *, whole: bool) -> list[str]:
-    """What there is to say of GPUs of a node of which the same jobs tell."""
+    """Messages on GPUs of a node that the same jobs used, and that cannot be told apart."""
     what = f"is {now.words}" if now.part else "is as fast as its kind again"
     if whole:
         return [f"The node {what}"]

@@ -1,4 +1,4 @@
-"""Energy: nodes in use per GPU type in steps of ten minutes, and what the controller of sleeping nodes last decided."""
+"""Energy: nodes in use per GPU type in steps of ten minutes, and the last decisions of the sleep controller."""
 
 from django.db import models
 
@@ -24,7 +24,7 @@ class NodeUse(models.Model):
 
 
 class SleepAdvice(models.Model):
-    """What the controller decided for a GPU type at the last step, and the forecast from which it did."""
+    """Last decision of the sleep controller for a GPU type, and the forecast on which it is based."""
 
     class Source(models.TextChoices):
         """Where the forecast comes from."""

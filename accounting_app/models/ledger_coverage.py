@@ -1,4 +1,4 @@
-"""How far the ledgers reach."""
+"""Time up to which the ledgers are complete."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""Hours of quotas on GPU types: GPUs that teams used and borrowed, and the waiting that one more would have saved."""
+"""Hours of quotas on GPU types: GPUs used and borrowed, and the shadow price (waiting that one more would save)."""
 
 from django.db import models
 
@@ -7,7 +7,7 @@ from jobs_app.models import Team
 
 
 class QuotaHour(models.Model):
-    """What rounds found of a quota in one hour (UTC), each for the time since the round before it."""
+    """Use and price of a quota in one hour (UTC), added up by rounds, each for the time since the last one."""
 
     team = models.ForeignKey(Team, on_delete=models.CASCADE)
     gpu_type = models.ForeignKey(GpuType, on_delete=models.CASCADE)

@@ -1,4 +1,4 @@
-"""Runs of retention: what each removed, and what it could not remove."""
+"""Runs of retention, with the rows that each removed or failed to remove."""
 
 from django.db import models
 from django.utils import timezone

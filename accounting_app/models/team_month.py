@@ -1,4 +1,4 @@
-"""Months of teams: what became of their jobs, stored when a month is over, since jobs leave for the archive."""
+"""Months of teams: figures of their jobs, stored when a month is over, because jobs are archived later."""
 
 from django.db import models
 

@@ -45,7 +45,7 @@ class Engine(models.Model):
 
     @property
     def answers(self) -> bool:
-        """Whether it answered when it was last asked."""
+        """Whether it answered the last poll."""
         return self.heard_at is not None and not self.fault
 
     @property

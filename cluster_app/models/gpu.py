@@ -18,7 +18,7 @@ class Gpu(models.Model):
     """One GPU. A GPU that was removed from its node stays as a row, because the history refers to it."""
 
     class FaultSource(models.TextChoices):
-        """Who found the fault, and takes it back when it is over."""
+        """Source of a fault, which also clears it."""
 
         DRIVER = "driver", "the driver: as long as it says so"
         PROCESS = "process", "a process that no attempt accounts for: as long as it is seen"

@@ -17,7 +17,7 @@ class GpuTypeQuerySet(RetiringQuerySet["GpuType"]):
     """GPU types."""
 
     def emulated(self) -> Self:
-        """Those of which there are nodes, and all are emulated: what is read of their GPUs is invented."""
+        """GPU types whose nodes are all emulated: readings of their GPUs are generated."""
         return self.filter(node__emulated=True).exclude(node__emulated=False).distinct()
 
 

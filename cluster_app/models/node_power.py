@@ -29,7 +29,7 @@ class NodePower(models.Model):
 
     @property
     def over_at(self) -> datetime | None:
-        """When a command of whose end nobody has heard is over all the same; None: there is no such command."""
+        """Time at which a command whose end is not known counts as over; None if there is no such command."""
         if self.sent_at is None or self.done_at is not None:
             return None
         timeout: timedelta = settings.MOTLEY_NODE_POWER_TIMEOUT

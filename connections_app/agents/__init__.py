@@ -1,1 +1,1 @@
-"""Machines that join with a token: their engine, which reads and writes rows alone, and their messages."""
+"""Agents of machines that join with a token: their engine, which only reads and writes rows, and their messages."""

@@ -1,4 +1,4 @@
-"""Authentication of machines that joined: by the digest of their token, for their own machine and protocol alone."""
+"""Authentication of agents by the digest of their token, bound to their machine and protocol version."""
 
 from connections_app.errors import AgentRefused, NoSuchAgent
 from connections_app.models import Agent
@@ -15,7 +15,7 @@ def agent_of(text: str) -> Agent:
 
 
 def refuse_other_machine(agent: Agent, *, version: int, machine: str) -> None:
-    """Raise `AgentRefused` where the token has come to another machine, or the agent speaks another version."""
+    """Raise `AgentRefused` if the token is used on another machine, or the agent's protocol version differs."""
     if version != VERSION:
         raise AgentRefused(f"This service speaks version {VERSION} with agents: use the agent of its release.")
     if machine != agent.machine:

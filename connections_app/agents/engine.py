@@ -1,4 +1,4 @@
-"""Engine of one machine that joined: commands are rows that its agent fetches, reports are rows that it wrote.
+"""Engine of one agent: commands are rows that the agent fetches, reports are rows that the agent has written.
 
 No method waits for a network. A launch is withdrawn only while no agent can have it; after that, the agent says what
 became of it, or the lease has ended it (see `engines.lease_file`).
@@ -77,7 +77,7 @@ class AgentEngine:
 
     @transaction.atomic
     def launch(self, launch: Launch) -> None:
-        """Leave the launch for the agent, encrypted: it has the job's secrets. One that was stopped is not started."""
+        """Store the launch for the agent, encrypted because it has the job's secrets; none for a stopped attempt."""
         row = AgentAttempt.objects.select_for_update().filter(attempt=launch.attempt).first()
         if row is not None and not _is_lost(row):
             return
@@ -93,7 +93,7 @@ class AgentEngine:
 
     @transaction.atomic
     def stop(self, attempt: int, *, reason: StopReason, grace: timedelta) -> None:
-        """Leave the stop for the agent; a launch that it cannot have is withdrawn. A repeat may shorten the grace.
+        """Store the stop for the agent; a launch not yet fetched is withdrawn. A repeat may shorten the grace period.
 
         Of an attempt that was not launched, a row stays behind: a launch that comes late finds it.
         """
@@ -107,7 +107,7 @@ class AgentEngine:
         row.save(update_fields=["stop_reason", "stop_grace_s", "launch", "forgotten"])
 
     def lower(self, attempt: int, shares: Sequence[NodeShare]) -> None:
-        """Nothing: what a job may use of such a machine is set when it starts."""
+        """Do nothing: CPUs and memory of a job on such a machine are fixed when it starts."""
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
         return JoinedMachines().poll(attempts)
@@ -156,10 +156,10 @@ class NotJoined(EngineError):
 
 
 class JoinedMachines:
-    """All machines that joined, asked together: one query, however many they are."""
+    """All agents, polled together in one query."""
 
     def nodes(self, names: Collection[str]) -> dict[str, NodeReport | Exception]:
-        """The machines by name; in the place of a report that cannot be read, why."""
+        """Reports of the machines by name; an error in place of a report that cannot be read."""
         agents = {agent.name: agent for agent in Agent.objects.filter(name__in=names)}
         return {name: _node_or_fault(agents[name]) if name in agents else NotJoined(name) for name in names}
 
@@ -169,7 +169,7 @@ class JoinedMachines:
         return [report_of(attempt, rows.get(attempt), now) for attempt in wanted]
 
     def read_gpus(self, gpus: Mapping[str, Sequence[WatchedGpu]]) -> list[GpuReading]:
-        """The latest readings of the machines by name, each once; made-up ones of emulated GPUs."""
+        """The latest readings of the machines by name, each once; generated ones for emulated GPUs."""
         agents = Agent.objects.filter(name__in=gpus).only("name", "joined_at", "gpus_read", "gpu_readings")
         told = [one for agent in agents for one in readings_of(_new_readings(agent), gpus[agent.name])]
         return [*told, *emulated_readings([gpu for of in gpus.values() for gpu in of], seconds_since_boot())]
@@ -180,7 +180,7 @@ class JoinedMachines:
 
 
 def _new_readings(agent: Agent) -> list[GpuReading]:
-    """The agent's latest readings, unless this process has had them; none that another release has left."""
+    """The agent's latest readings, unless this process has returned them before or another release wrote them."""
     latest = agent.joined_at, agent.gpus_read
     if last_readings.get(agent.name) == latest:
         return []
@@ -198,7 +198,7 @@ def _node_or_fault(agent: Agent) -> NodeReport | Exception:
 
 
 def _node_of(agent: Agent) -> NodeReport:
-    """The machine under its own name; what others use of it is its owner's business, and is not asked."""
+    """Report of the machine under its own name; use of the machine by its owner is not reported."""
     own = {"name": agent.name, "foreign_gpus": 0, "foreign_cpus": 0, "foreign_memory_mib": 0}
     report = replace(decode(NodeReport, agent.node_report), **own)  # type: ignore[arg-type]  # names of fields
     if agent.revoked_at is None and _is_heard(agent):
@@ -207,13 +207,13 @@ def _node_of(agent: Agent) -> NodeReport:
 
 
 def _is_lost(row: AgentAttempt) -> bool:
-    """Whether neither the service nor the agent has the launch any more, and it is still wanted."""
+    """Whether neither the service nor the agent has the launch any more, although it has not been stopped."""
     unknown = row.report is not None and row.report["phase"] == Phase.UNKNOWN
     return unknown and not (row.launch or row.stop_reason or row.forgotten)
 
 
 def _is_withheld(attempt: int, agent: Agent) -> bool:
-    """Whether the attempt's job and its team, as they are now, keep it away; a test of the engine has none."""
+    """Whether the present settings of the job or its team forbid this machine; tests of the engine have neither."""
     allowed = Job.objects.filter(attempts=attempt).values_list(volunteers_now(), flat=True).first()
     return allowed == Volunteers.NONE or (allowed == Volunteers.TRUSTED and not agent.trusted)
 
@@ -224,7 +224,7 @@ def _job_of(attempt: int) -> UUID:
 
 
 def _is_heard(agent: Agent) -> bool:
-    """Whether there has been a new message for a short while; the times of messages are only compared for equality."""
+    """Whether a new message has arrived lately; the times of messages are only compared for equality."""
     news = agent.told, agent.told_at
     known, at = last_news.get(agent.name, (None, 0.0))
     if news != known:

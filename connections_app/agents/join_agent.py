@@ -1,4 +1,4 @@
-"""Machines that join: their tokens, their registration as engines with a node, and what lists show of them."""
+"""Registration of agents: join tokens, an engine with a node for each machine, rows of lists."""
 
 import secrets
 from datetime import datetime, timedelta
@@ -68,7 +68,7 @@ def issue_join_token(
 
 
 def _of_the_machine(known: Agent | None, *, trusted: bool) -> dict[str, Any]:
-    """What a join token changes for the machine that has joined: it may lose trust; a revoked token stays worthless."""
+    """Update the machine that has joined for a new join token: it may lose trust; a revoked token stays invalid."""
     has_joined = known is not None and known.engine is not None
     columns: dict[str, Any] = {} if has_joined and trusted else {"trusted": trusted}
     if known is not None and known.digest and known.revoked_at is not None:
@@ -78,14 +78,14 @@ def _of_the_machine(known: Agent | None, *, trusted: bool) -> dict[str, Any]:
 
 @transaction.atomic
 def revoke_agent(agent: Agent, *, actor: AbstractBaseUser | None, now: datetime) -> None:
-    """Let the machine and its join token do nothing any more: its jobs stop, and are queued when it counts as lost."""
+    """Revoke the machine's tokens: its jobs stop, and are queued when it counts as lost."""
     if Agent.objects.filter(pk=agent.pk, revoked_at=None).update(revoked_at=now):
         note(Action.TOKEN_REVOKE, actor=actor, target=agent.name, target_id=agent.pk, message="of a machine")
 
 
 @transaction.atomic
 def join(text: str, joining: Joining, now: datetime) -> Agent:
-    """Register the machine that shows this join token, as an engine with one node. The same message may come again.
+    """Register the machine that presents this join token, as an engine with one node. Idempotent.
 
     Raises `NoSuchAgent` for a token that is unknown, expired, revoked or used, `AgentRefused` for a machine that does
     not do, and while that of before may still run jobs.

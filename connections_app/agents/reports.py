@@ -1,4 +1,4 @@
-"""What an engine reports of an attempt, from what its agent says: it speaks for its own machine and time alone."""
+"""Engine reports on attempts, from an agent's message, limited to its own machine and to possible times."""
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
@@ -15,7 +15,7 @@ OVER = (Phase.ENDED, Phase.LOST)
 
 
 class OwnMachine(NamedTuple):
-    """The node and the GPUs of which an agent may speak."""
+    """The node and the GPUs that an agent may report on."""
 
     node: str
     uuids: Callable[[], Collection[str]]
@@ -23,7 +23,7 @@ class OwnMachine(NamedTuple):
 
 
 def report_of(attempt: int, row: AgentAttempt | None, now: datetime) -> AttemptReport:
-    """What is known of the attempt. An end counts when logs and checkpoints are here: its job may go on elsewhere."""
+    """Report on the attempt. It ends once logs and checkpoints are here: its job may then continue elsewhere."""
     if row is None or (row.forgotten and row.report is None):
         return AttemptReport(attempt, Phase.UNKNOWN, proven_gone=True)
     if row.report is None:
@@ -40,7 +40,7 @@ def _uuids_of(name: str) -> set[str]:
 
 
 def within(report: AttemptReport, own: OwnMachine, delivered_at: datetime, now: datetime) -> AttemptReport:
-    """The report without what cannot be: times outside those since the launch, and words on other machines. Pure.
+    """The report without impossible values: times before the launch or in the future, and other machines. Pure.
 
     The agent's clock may be wrong, and so may the agent.
     """
@@ -61,7 +61,7 @@ def _between(at: datetime | None, first: datetime, last: datetime) -> datetime |
 
 
 def _going_on(report: AttemptReport) -> AttemptReport:
-    """The report of an attempt that has ended, before its files are here."""
+    """The report of an attempt that has ended, before its files have arrived."""
     return AttemptReport(
         report.attempt,
         Phase.RUNNING if report.started_at is not None else Phase.LAUNCHING,

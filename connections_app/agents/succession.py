@@ -1,4 +1,4 @@
-"""Another machine takes the place of one that joined: what becomes of the attempts at the one before."""
+"""Replacement of an agent by another machine: the attempts at the old one."""
 
 from datetime import datetime, timedelta
 
@@ -11,7 +11,7 @@ from engines.protocol import AttemptReport, Phase
 
 
 def leave_attempts_behind(agent: Agent, now: datetime) -> None:
-    """Report what the machine of before had as lost: its lease, which is over, proves that nothing of it runs.
+    """Report the old machine's attempts as lost: its expired lease proves that none of them runs.
 
     What it never had is launched anew, if the new machine may have it. Raises `AgentRefused` during the lease.
     """

@@ -1,4 +1,4 @@
-"""One message of an agent and its answer: store what it reports, and order what the rows call for."""
+"""One message of an agent and its answer: store its reports, and return its commands."""
 
 import json
 import logging
@@ -45,7 +45,7 @@ class AgentState(NamedTuple):
 
 
 class SyncAnswer(NamedTuple):
-    """What to send, by attempt."""
+    """Commands for the agent, by attempt."""
 
     launches: list[int]
     stops: list[StopCommand]
@@ -54,7 +54,7 @@ class SyncAnswer(NamedTuple):
 
 @transaction.atomic
 def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
-    """Store the agent's message and answer it; launches that are answered count as started from then on."""
+    """Store the agent's message and answer it; launches in the answer count as started from then on."""
     agent = Agent.objects.select_for_update().get(pk=agent.pk)
     news_of_gpus = {"gpu_readings": encode(told.gpus), "gpus_read": F("gpus_read") + 1} if told.gpus else {}
     Agent.objects.filter(pk=agent.pk).update(
@@ -78,7 +78,7 @@ def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
 
 
 def answer_to(news: Mapping[int, AttemptNews], standing: Mapping[int, AgentState]) -> SyncAnswer:
-    """What the agent is to do, from what it has and what the service wants. Pure.
+    """Commands that make the agent's attempts those that the service wants. Pure.
 
     Of an attempt that the service does not know (any more), nothing is to be left.
     """
@@ -107,7 +107,7 @@ def _has_ended(one: AttemptNews | None) -> bool:
 
 
 def _store(rows: Mapping[int, AgentAttempt], news: Mapping[int, AttemptNews]) -> None:
-    """Store reports that differ; the launch is deleted when the agent can start it after any restart."""
+    """Store reports that have changed; delete a launch once the agent has stored it."""
     for attempt, row in rows.items():
         if (one := news.get(attempt)) is None or row.delivered_at is None:  # it cannot know of the latter
             continue
@@ -131,7 +131,7 @@ def _may_be_forgotten(row: AgentAttempt) -> bool:
 
 
 def _stored(attempts: Collection[int]) -> set[int]:
-    """Those whose end the service has stored; a test of an engine has a negative number."""
+    """Attempts whose end the service has stored; a test of an engine has a negative number."""
     if not attempts:
         return set()
     jobs = Attempt.objects.filter(pk__in=attempts, gone_at__isnull=False).values_list("pk", flat=True)
@@ -152,7 +152,7 @@ def _note_answered(rows: Mapping[int, AgentAttempt], answer: SyncAnswer, now: da
 
 
 def _outgoing(agent: Agent, rows: Sequence[AgentAttempt]) -> dict[int, Launch]:
-    """Launches as the agent gets them. Those that cannot go out are unknown from now on: the service makes them anew.
+    """Launches in the form for the agent. Those that cannot be sent become unknown, so that the service repeats them.
 
     That is so where a key is gone or the form of launches has changed, and where trust has gone since.
     """
@@ -166,12 +166,12 @@ def _outgoing(agent: Agent, rows: Sequence[AgentAttempt]) -> dict[int, Launch]:
 
 
 def _may_go_out(launch: Launch | None, row: AgentAttempt, agent: Agent) -> bool:
-    """Whether it can be read, and its secrets may go to this machine, or have gone there already."""
+    """Whether the launch can be decrypted, and its secrets may be sent to this machine, or have been sent already."""
     return launch is not None and (not launch.secrets or agent.trusted or row.delivered_at is not None)
 
 
 def _for_the_agent(row: AgentAttempt) -> Launch | None:
-    """The launch without what is of this machine: paths of files, and the account of the team; None: unreadable."""
+    """The launch without paths and accounts of the service's machine; None if it cannot be decrypted."""
     try:
         launch = decode(Launch, json.loads(unseal(row.launch)))
     except (SecretGone, ValueError):
@@ -182,12 +182,12 @@ def _for_the_agent(row: AgentAttempt) -> Launch | None:
 
 
 def launch_stored(row: AgentAttempt) -> Launch | None:
-    """The launch as the service made it, while the agent does not have it."""
+    """The stored launch, until the agent has it."""
     return decode(Launch, json.loads(unseal(row.launch))) if row.launch else None
 
 
 def _follow_leaving(agent: Agent, notice: timedelta | None, now: datetime) -> bool:
-    """Drain the node of a machine that leaves, and return that of one that is back; whether it is empty.
+    """Drain the node of a machine that leaves, return that of one that is back; returns whether the node is empty.
 
     One that an administrator has taken out of service stays so, with its reason.
     """

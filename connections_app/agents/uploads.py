@@ -118,7 +118,7 @@ def readings_of(told: Iterable[GpuReading], watched: Sequence[WatchedGpu]) -> li
 
 
 def _possible(one: GpuReading) -> GpuReading:
-    """Without figures that cannot be, and without attempts and processes: claims tell whose the GPU is."""
+    """The reading without impossible figures, attempts and processes; the attempt is taken from the claims."""
     errors = one.ecc_errors
     return GpuReading(
         gpu=one.gpu,
@@ -151,7 +151,7 @@ Permission = Callable[[], AbstractContextManager[bool]]
 
 
 class LargerThanAllowed(Exception):
-    """More bytes were announced than the service takes."""
+    """More bytes were announced than the service accepts."""
 
 
 class ArchiveLimits(NamedTuple):
@@ -176,7 +176,7 @@ def checkpoints_of(job: UUID) -> Path:
 
 
 def append_log(attempt: int, stream: Stream, offset: int, data: bytes, *, most: int) -> int:
-    """Append bytes that begin at the offset, and return the size; of those that are there already, nothing is done.
+    """Append bytes that begin at the offset, and return the size; bytes that are stored already are skipped.
 
     Beyond `most` nothing is stored: the engine of the agent marks and ends a log that long itself.
     """
@@ -191,13 +191,13 @@ def append_log(attempt: int, stream: Stream, offset: int, data: bytes, *, most: 
 
 
 class CutShort(Exception):
-    """Fewer bytes came than were announced."""
+    """Fewer bytes arrived than were announced."""
 
 
 def store_checkpoints(
     job: UUID, body: Readable, *, size: int, limits: ArchiveLimits, sender: int, still: Permission
 ) -> bool:
-    """Store the archive of this size in the place of the one before, if the sender still may; whether it may.
+    """Replace the stored archive by this one, if the sender is still allowed to; returns whether it is.
 
     Permission lasts as long as its context: the archive takes its place within it.
     A sender has one archive under way at a time. Raises `LargerThanAllowed`, `UnpacksToMore` and `NotGzip`, and
@@ -215,13 +215,13 @@ def store_checkpoints(
 
 
 def size_of(job: str, attempts: list[int]) -> int:
-    """Bytes of what agents have sent of a job."""
+    """Bytes of the files that agents have sent for a job."""
     logs = [path for attempt in attempts for path in attempt_folder(attempt).path.glob("*.log")]
     return sum(path.stat().st_size for path in (*logs, checkpoints_of(UUID(job))) if path.exists())
 
 
 def discard(job: str, attempts: list[int]) -> None:
-    """Remove what agents have sent of a job. Idempotent."""
+    """Remove the files that agents have sent for a job. Idempotent."""
     for attempt in attempts:
         shutil.rmtree(attempt_folder(attempt).path, ignore_errors=True)
     checkpoints_of(UUID(job)).unlink(missing_ok=True)
@@ -229,7 +229,7 @@ def discard(job: str, attempts: list[int]) -> None:
 
 @contextmanager
 def _received(body: Readable, path: Path, size: int, unpacked: UnpackedSize, still: Permission) -> Iterator[bool]:
-    """The body in a file, which is removed at the end; False where the sender was not allowed to go on with it.
+    """The body in a temporary file; False if the sender was no longer allowed to continue.
 
     A file that a killed process has left is written over.
     """
@@ -256,7 +256,7 @@ def _pieces(size: int) -> Iterator[tuple[int, int]]:
 
 
 def _whole(body: Readable, size: int) -> bytes:
-    """So many bytes of the body; raises `CutShort` where it ends before."""
+    """Yield exactly this number of bytes; raises `CutShort` if the body ends earlier."""
     found = b""
     while len(found) < size:
         if not (piece := body.read(size - len(found))):

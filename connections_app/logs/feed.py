@@ -1,4 +1,4 @@
-"""Logs that are followed, read once for all their followers: one poll of a log, and one read of each block."""
+"""Feeds of logs: one poll of a log and one read of each block for all its followers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -23,7 +23,7 @@ Key = tuple[int, Stream, int]
 
 @dataclass
 class Feed:
-    """One log, and what of it has been read since it grew last."""
+    """One log, with the blocks read since it last grew."""
 
     attempt: Attempt
     stream: Stream

@@ -37,7 +37,7 @@ class FollowingResponse(HttpResponse):
 
 
 async def events_of(followed: Followed, feeds: Feeds, in_thread: InThread) -> AsyncIterator[bytes]:
-    """The events of a log until its attempt has ended, an hour is over, or the caller may not see it any more."""
+    """The events of a log until its attempt has ended, an hour has passed, or the caller may no longer see it."""
     yield f"retry: {1000 * RETRY_S}\n\n".encode()
     until = monotonic() + LONGEST_S
     while (attempt := await in_thread(_launched, followed)) is None:

@@ -40,7 +40,7 @@ class SearchHits:
 
 
 def shown(lines: Iterable[Line]) -> Iterator[ShownLine]:
-    """Each line with its colours; those that a line leaves on hold for the next one of its stream."""
+    """Each line with its colours; colours still set at its end apply to the next line of the stream."""
     styles: dict[tuple[int, Stream], Style] = {}
     for line in lines:
         of = line.rank, line.stream
@@ -65,7 +65,7 @@ def ranks_of(attempt: Attempt, rank: int | None) -> range:
 def search(
     attempt: Attempt, text: str, positions: Mapping[int, Position], *, streams: Sequence[Stream], within_s: float
 ) -> SearchHits:
-    """Lines that have the text, in any case, from these positions on."""
+    """Lines from these positions on that contain the text (case-insensitive)."""
     until, wanted, found = monotonic() + within_s, text.casefold(), list[ShownLine]()
     while True:
         part = read_merged(attempt, positions, streams=streams)

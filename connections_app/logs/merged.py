@@ -27,7 +27,7 @@ MOST_RANKS = 16
 
 
 class Position(NamedTuple):
-    """How far one rank was read: of the records of order, and of each stream, in bytes."""
+    """Position in the log of one rank: bytes of the order records and of each stream."""
 
     order: int
     streams: tuple[int, ...]
@@ -55,7 +55,7 @@ class LogPart:
 
 @dataclass(frozen=True)
 class RawPart:
-    """What was read of one rank: bytes of each stream from its position, records, and sizes."""
+    """Data read from one rank: bytes of each stream from its position, records, and sizes."""
 
     chunks: Sequence[LogChunk]
     records: Sequence[OrderRecord]
@@ -177,7 +177,7 @@ def _is_beyond(record: OrderRecord, at: Position) -> bool:
 
 
 def _passed(records: Sequence[OrderRecord], done: Sequence[int]) -> int:
-    """Records before the last one that lies at or before these sizes: it says from when what comes next is."""
+    """Number of records before the last one at or below these sizes, which has the time of the following bytes."""
     passed = sum(all(size <= end for size, end in zip(record.sizes, done, strict=True)) for record in records)
     return max(passed - 1, 0)
 
@@ -187,7 +187,7 @@ def _part_of(attempt: Attempt, rank: int, at: Position, streams: Sequence[Stream
 
 
 def _read(attempt: Attempt, rank: int, at: Position, streams: Sequence[Stream]) -> RawPart:
-    """Bytes first, records then: what was received in between has no bytes here yet."""
+    """Read bytes before records, so that every record has its bytes or is left for the next read."""
     chunks = [
         read_log(attempt, stream, rank=rank, offset=offset, wait=NO_WAIT, limit=PART_BYTES)
         for stream, offset in zip(streams, at.streams, strict=True)

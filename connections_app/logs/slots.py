@@ -1,4 +1,4 @@
-"""What followers of logs may use of a web process: threads in which requests wait, and requests per second.
+"""Limits of log followers in a web process: waiting threads, and requests per second.
 
 Both are of one process, without a shared store: every process has its part of the followers.
 """
@@ -44,7 +44,7 @@ class StreamSlots:
 
 
 class PollRate:
-    """Spreads the requests of followers over time: each is told after how many seconds to come again.
+    """Rate limit that spreads the polls of followers over time: each is told when to poll again.
 
     They are given turns one after the other, `MOTLEY_LOG_POLLS` a second (a virtual queue); who follows alone has no
     pause.

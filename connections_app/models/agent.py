@@ -1,4 +1,4 @@
-"""Machines that join with a token, and what passes between them and the service."""
+"""Agents of machines that join with a token, and the messages between them and the service."""
 
 from datetime import datetime
 
@@ -21,7 +21,7 @@ class Agent(models.Model):
     """One machine that may join, or has joined. Of its tokens only the hashes are stored."""
 
     class State(models.TextChoices):
-        """What a machine that may join does at a moment."""
+        """State of a machine that may join or has joined."""
 
         INVITED = "invited", "has not joined yet"
         EXPIRED = "expired", "its join token has expired"
@@ -87,7 +87,7 @@ class Agent(models.Model):
 
 
 class AgentAttempt(models.Model):
-    """An attempt at an agent: what it is told, and what it reports. Keyed by the attempt's number at its engine."""
+    """An attempt at an agent: its commands and reports. Keyed by the attempt's number at its engine."""
 
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="attempts")
     attempt = models.BigIntegerField(unique=True)

@@ -35,7 +35,7 @@ class EngineProbe(models.Model):
 
     @property
     def result(self) -> str:
-        """Passed, failed, or what is going on."""
+        """Passed, failed, or its present step."""
         if self.ended_at:
             return "passed" if self.passed else "failed"
         return f"running on {self.node}" if self.launched_at else "waiting for the scheduler"

@@ -38,7 +38,7 @@ class WebSocket(Protocol):
     """The client's side."""
 
     async def receive(self) -> bytes | None:
-        """The next message; None when the client has gone."""
+        """The next message; None when the client has disconnected."""
 
     async def send(self, data: bytes) -> None: ...
 
@@ -46,7 +46,7 @@ class WebSocket(Protocol):
 
 
 class Relay:
-    """One session; `check` is called every minute, with whether it was in use since, and says if it may go on."""
+    """One session; `check` is called every minute with whether it was used, and returns whether it may continue."""
 
     def __init__(self, websocket: WebSocket, *, idle: timedelta, check: Callable[[bool], Awaitable[bool]]) -> None:
         self._websocket, self._check = websocket, check

@@ -15,11 +15,11 @@ NOT_ACCEPTED = 1008
 
 
 class NotAsked(Exception):
-    """The first message is no request for a session; the message says why."""
+    """The first message is not a valid request for a session; the error's text says why."""
 
 
 class Session(Protocol):
-    """What the view knows of a session."""
+    """Session as permitted by the view."""
 
     command: SessionCommand
 
@@ -27,7 +27,7 @@ class Session(Protocol):
         """Check and note the first message; the first bytes for the process. Raises `NotAsked`."""
 
     def check(self, in_use: bool) -> bool:
-        """Record the use of the session; whether it may go on."""
+        """Record the use of the session; returns whether it may continue."""
 
 
 class SessionResponse(HttpResponse):

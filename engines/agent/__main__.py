@@ -37,7 +37,7 @@ FAILED, USAGE, REFUSED, BUSY = 1, 2, 3, 5
 
 
 class Identity(TypedDict):
-    """What `join` stores for `run`."""
+    """Identity of the machine, stored by `join` for `run`."""
 
     url: str
     token: str

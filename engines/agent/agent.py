@@ -1,4 +1,4 @@
-"""The agent's loop: tell the service what this machine has and runs, and do what it answers.
+"""The agent's loop: report the machine and its attempts to the service, and carry out the commands in the answer.
 
 The jobs run under supervisors of their own, as those of any local engine: they outlive the agent, which finds them by
 their files when it is started again. They stop by themselves when the service has not been heard for the time of the
@@ -30,7 +30,7 @@ OVER = (Phase.ENDED, Phase.LOST)
 
 
 class Agent:
-    """One machine at its service; its whole state is in files below `folder`."""
+    """Agent of one machine; its whole state is in files below `folder`."""
 
     def __init__(
         self,
@@ -75,13 +75,13 @@ class Agent:
         return 0
 
     def begin_to_leave(self) -> None:
-        """Announce that the owner has the machine back: its jobs are moved away within the notice."""
+        """Announce that the owner takes the machine back: its jobs are moved away within the notice."""
         if not self._leave.exists():
             self._leave.write_text(str(self._notice.total_seconds()))
         self._woken.set()
 
     def turn(self) -> bool:
-        """Tell and obey once; whether the machine may go. Raises `Refused` if its token is worth nothing any more."""
+        """Report once and carry out commands; returns whether the machine may leave. Raises `Refused`."""
         try:
             return self._tell_and_obey()
         except Refused as error:
@@ -122,7 +122,7 @@ class Agent:
         return AttemptNews(report, handed_over=self._transfers.is_handed_over(report.attempt))
 
     def _obey(self, orders: Orders) -> None:
-        """Do what the service orders; each of it may come again."""
+        """Carry out the service's commands, which may be repeated."""
         self._forget(orders)
         for stop in orders.stops:
             self._engine.stop(stop.attempt, reason=stop.reason, grace=stop.grace)
@@ -137,7 +137,7 @@ class Agent:
             self._transfers.forget(attempt)
 
     def _watch_notice(self) -> None:
-        """Stop what still runs when the notice is over."""
+        """Stop attempts that still run when the notice is over."""
         notice = self._leaving()
         if notice is None:
             return
@@ -147,7 +147,7 @@ class Agent:
             self._stop_all(timedelta())
 
     def _leaving(self) -> timedelta | None:
-        """The notice with which the owner has the machine back; None: it stays."""
+        """The notice with which the owner takes the machine back; None if it stays."""
         try:
             return timedelta(seconds=float(self._leave.read_text() or self._notice.total_seconds()))
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Snapshot of a running job's checkpoints by hard links: what a kill of the job would leave, without unfinished files.
+"""Snapshot of a running job's checkpoints by hard links, without unfinished files.
 
 A file that the job replaces keeps its content in the snapshot. One that it writes in place changes there too, and is
 found by its size and time.
@@ -23,7 +23,7 @@ CHANGED_MEANWHILE = 1
 
 
 class NotPacked(Exception):
-    """The archive could not be made; the words of GNU tar."""
+    """The archive could not be made; the text is GNU tar's message."""
 
 
 class NotLinked(Exception):
@@ -31,7 +31,7 @@ class NotLinked(Exception):
 
 
 class Stamp(NamedTuple):
-    """What a file is known by; another content has another stamp."""
+    """Identity of a file's content: changed content has another stamp."""
 
     inode: int
     modified_ns: int
@@ -52,7 +52,7 @@ class FoundFile(NamedTuple):
 
 
 def stamps_of(folder: Path, *, but: tuple[str, ...] = UNFINISHED) -> Stamps:
-    """Stamps of the files below the folder but those whose names end so; empty if it is not there."""
+    """Stamps of the files below the folder, except names with this ending; empty if there is no folder."""
     return {found.path: found.stamp for found in _files(folder, but)}
 
 
@@ -97,7 +97,7 @@ def remove_snapshot(snapshot: Path) -> None:
 
 
 def pack(folder: Path, archive: Path) -> None:
-    """Pack the content of a folder by GNU tar; of links the links, and nothing of another file system.
+    """Pack the content of a folder by GNU tar, links as links, without other file systems.
 
     A file whose link count changes meanwhile, as by a replacement of the name that the job has for it, is a change to
     GNU tar: the caller compares contents. Raises `NotPacked` on any other error.
@@ -122,7 +122,7 @@ def pack(folder: Path, archive: Path) -> None:
 
 
 def _files(folder: Path, but: tuple[str, ...]) -> Iterator[FoundFile]:
-    """Files and symbolic links below the folder, on its file system, without names that end so."""
+    """Files and symbolic links below the folder, on its file system, except names with this ending."""
     try:
         device = folder.stat(follow_symlinks=False).st_dev
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Uploads of checkpoints: of running jobs now and then, so that a machine may die, and of ended ones for the last time.
+"""Uploads of checkpoints: of running jobs at intervals, and of ended ones a last time.
 
 The service has one archive per job, the latest. A machine sends one at a time, and the last one of an attempt after all
 others: an older one never takes its place.
@@ -49,7 +49,7 @@ USUAL = UploadRate()
 
 
 class CheckpointUploads:
-    """Sends archives of checkpoints; those of running jobs in a thread of its own, beside their logs."""
+    """Sends archives of checkpoints; those of running jobs in a separate thread, in parallel to their logs."""
 
     def __init__(self, folder: Path, connection: Connection, engine: LocalEngine, pace: UploadRate = USUAL) -> None:
         self._folder, self._connection, self._engine = folder / "outgoing", connection, engine
@@ -75,11 +75,11 @@ class CheckpointUploads:
                 log.exception("checkpoints wait")
 
     def clear_away(self) -> None:
-        """Remove what an agent that was killed has left half-made."""
+        """Remove unfinished archives of an agent that was killed."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def turn(self) -> None:
-        """Send what is new of running jobs, where it is due."""
+        """Send new checkpoints of running jobs that are due."""
         attempts = self._engine.attempts()
         self._forget_others(attempts)
         for attempt in sorted(filter(self._is_due, attempts), key=self._due_at_s.__getitem__):
@@ -105,7 +105,7 @@ class CheckpointUploads:
             self._one_at_a_time.release()
 
     def _has_nothing_to_send(self, attempt: int, checkpoints: Path) -> bool:
-        """Nothing is saved, and the service has none: of a job that removed all, it gets an empty archive."""
+        """Whether no checkpoint exists here or at the service; a job that removed all sends an empty archive."""
         is_empty = not checkpoints.is_dir() or not any(checkpoints.iterdir())
         return is_empty and self._sent.names(attempt) == frozenset()
 
@@ -120,7 +120,7 @@ class CheckpointUploads:
             remove_snapshot(empty)
 
     def _is_due(self, attempt: int) -> bool:
-        """A job that has just started has saved nothing that the service does not have."""
+        """Whether the next upload is due; not for a job that has just started and saved nothing new."""
         due_at_s = self._due_at_s.setdefault(attempt, monotonic() + self._pace.pause_s)
         return monotonic() >= due_at_s
 
@@ -128,7 +128,7 @@ class CheckpointUploads:
         return not self._last_waits
 
     def _try(self, attempt: int) -> None:
-        """Send the checkpoints, and note when the next ones may go."""
+        """Send the checkpoints, and record when the next upload may start."""
         with self._one_at_a_time:
             began_s = monotonic()
             least_s = self._tried(attempt)
@@ -166,7 +166,7 @@ class CheckpointUploads:
         return min(FAILED_PAUSE_S * (1 << min(times - 1, 10)), TOO_LARGE_PAUSE_S)
 
     def _send_running(self, attempt: int) -> bool:
-        """Send the finished files, if they are others than the service has; False: they are not, or are changing."""
+        """Send the finished files, if they differ from those of the service; False if they do not, or are changing."""
         checkpoints = self._checkpoints_of(attempt)
         if checkpoints is None or not self._is_running(attempt):
             return False
@@ -191,7 +191,7 @@ class CheckpointUploads:
         return self._pack_and_send(attempt, snapshot, only=settled)
 
     def _pack_and_send(self, attempt: int, folder: Path, *, only: Stamps | None = None) -> bool:
-        """Send the folder as an archive; False, and nothing is sent, if it is not what it was to be."""
+        """Send the folder as an archive; False, and nothing is sent, if its content has changed."""
         archive = self._folder / f"{attempt}.tar.gz"
         archive.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:

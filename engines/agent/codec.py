@@ -119,7 +119,7 @@ def _key(kind: Any, name: str, place: str) -> Any:
 
 
 def _is_storable(text: str) -> bool:
-    """Whether the databases take the text: no zero character, and no half of a surrogate pair."""
+    """Whether databases can store the text: no zero character, and no lone surrogate."""
     return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 

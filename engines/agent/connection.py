@@ -28,11 +28,11 @@ ON_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 
 
 class Unheard(Exception):
-    """The service cannot be reached, or it or a proxy has an error or a limit of its own: worth repeating."""
+    """The service cannot be reached, or it or a proxy has an error or a rate limit: repeat the request."""
 
 
 class ArchiveTooLarge(Unheard):
-    """More than the service, or a proxy, takes at present: worth repeating after a while."""
+    """The archive is larger than the service, or a proxy, accepts: it may be sent again after a while."""
 
 
 class Refused(Exception):
@@ -52,7 +52,7 @@ def checked_url(url: str) -> str:
 
 
 class _GivesWay:
-    """A file that is sent as long as it may."""
+    """File that is sent while a condition holds."""
 
     def __init__(self, file: IO[bytes], may_go_on: Callable[[], bool]) -> None:
         self._file, self._may_go_on = file, may_go_on
@@ -151,7 +151,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 class _HearsEarly(HTTPConnection):
-    """A service may refuse an archive before it has read it, and hang up: its answer is read all the same."""
+    """Reads the answer of a service that refuses an archive and closes the connection before it has read it."""
 
     def request(self, *args: Any, **more: Any) -> None:
         with suppress(BrokenPipeError, ConnectionResetError):
@@ -188,7 +188,7 @@ def _unheard(error: Exception) -> Unheard:
 
 
 def _refusal(error: urllib.error.HTTPError) -> Exception:
-    """`Refused` only for what the service itself says: a proxy's 302, 404 or 407 passes."""
+    """`Refused` only for the service's own answers; a proxy's 302, 404 or 407 may be temporary."""
     text, is_ours = _problem_in(error)
     if error.code == TOO_LARGE:
         return ArchiveTooLarge(text)
@@ -196,7 +196,7 @@ def _refusal(error: urllib.error.HTTPError) -> Exception:
 
 
 def _problem_in(error: urllib.error.HTTPError) -> tuple[str, bool]:
-    """What the answer says, and whether it is a problem in the form of the service."""
+    """Message of the answer, and whether it is a problem document of the service."""
     try:
         text = str(json.loads(error.read())["detail"])
     except (*NOT_HEARD, ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""What the machine of an agent is: its name for the service, its GPUs or emulated ones, its CPUs and memory."""
+"""Description of an agent's machine: name, GPUs (real or emulated), CPUs, memory."""
 
 import hashlib
 import os
@@ -63,7 +63,7 @@ class MachineReports:
 
 
 def machine_digest() -> str:
-    """Digest of the machine's id, the host's name where it has none: a token is of one machine."""
+    """Digest of the machine's id (or host name), to which a token is bound."""
     try:
         identity = Path("/etc/machine-id").read_text().strip()
     except OSError:

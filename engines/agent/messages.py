@@ -21,7 +21,7 @@ class Lending:
 
 @dataclass(frozen=True)
 class Joining:
-    """The first message, with the join token: from now on the machine shows a token of its own."""
+    """The first message, with the join token: later messages have the machine's own token."""
 
     version: int
     machine: str
@@ -46,7 +46,7 @@ class Joined:
 
 @dataclass(frozen=True)
 class AttemptNews:
-    """What an agent says of one of its attempts."""
+    """Report of an agent on one of its attempts."""
 
     report: AttemptReport
     fetching: bool = False
@@ -57,7 +57,7 @@ class AttemptNews:
 
 @dataclass(frozen=True)
 class Sync:
-    """What the agent tells, every second or so."""
+    """Message of the agent to the service, sent about every second."""
 
     version: int
     machine: str

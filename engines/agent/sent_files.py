@@ -11,18 +11,18 @@ from engines.attempt_files import AttemptFolder, read_json, write_json
 
 
 class SentFiles:
-    """What the service has of the attempts in this folder."""
+    """Record of the checkpoint files that the service has of the attempts in this folder."""
 
     def __init__(self, attempts: Path) -> None:
         self._attempts = attempts
         self._stamps: dict[int, Stamps] = {}
 
     def stamps(self, attempt: int) -> Stamps | None:
-        """Of the files in the archive that came whole; None: not known."""
+        """Stamps of the files in the last archive that arrived completely; None: not known."""
         return self._stamps.get(attempt)
 
     def names(self, attempt: int) -> AbstractSet[str] | None:
-        """Of the files that the service may have; None: not known, for it has restored the job from an archive."""
+        """Names of the files that the service may have; None: not known, the job was restored from an archive."""
         folder = AttemptFolder(self._attempts / str(attempt))
         names = read_json(_names_in(folder))
         if names is not None:
@@ -31,19 +31,19 @@ class SentFiles:
         return None if launch is None or "checkpoints" in launch else frozenset()
 
     def begin(self, attempt: int, names: AbstractSet[str]) -> None:
-        """Note an archive before it is sent: it may come whole although no answer does."""
+        """Record an archive before it is sent: it may arrive although the answer is lost."""
         known = self.names(attempt)
         self._stamps.pop(attempt, None)
         if known is not None:
             self._write(attempt, known | names)
 
     def finish(self, attempt: int, stamps: Stamps) -> None:
-        """Note that the archive came whole."""
+        """Record that the archive arrived completely."""
         self._stamps[attempt] = stamps
         self._write(attempt, stamps.keys())
 
     def keep(self, attempts: AbstractSet[int]) -> None:
-        """Forget all other attempts; the folder of each goes by itself."""
+        """Forget all other attempts; their folders are removed elsewhere."""
         self._stamps = {attempt: stamps for attempt, stamps in self._stamps.items() if attempt in attempts}
 
     def _write(self, attempt: int, names: AbstractSet[str]) -> None:

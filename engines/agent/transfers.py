@@ -1,4 +1,4 @@
-"""Files between an agent and its service: code and checkpoints come, logs go, and checkpoints when an attempt ends."""
+"""Transfers between an agent and its service: download of code and checkpoints, upload of logs and checkpoints."""
 
 import logging
 import shutil
@@ -27,7 +27,7 @@ OVER = (Phase.ENDED, Phase.LOST)
 
 
 class Transfers:
-    """Moves files in a thread of its own, so that no large file delays what the agent tells and is told.
+    """Transfers files in a separate thread, so that no large file delays the agent's messages.
 
     It starts attempts when their files have come, and notes those that are handed over in a file of their folder.
     """
@@ -62,7 +62,7 @@ class Transfers:
             return list(self._waiting)
 
     def run(self, stopped: threading.Event, pause_s: float) -> None:
-        """Work until stopped; what could not be moved now is moved again."""
+        """Work until stopped; failed transfers are repeated."""
         while not stopped.is_set():
             try:
                 self.turn()
@@ -71,7 +71,7 @@ class Transfers:
             stopped.wait(pause_s)
 
     def turn(self) -> None:
-        """Start what waits, then send what is new of every attempt; one that fails delays no other."""
+        """Start waiting launches, then send new data of every attempt; one that fails delays no other."""
         for launch in list(self._waiting.values()):
             self._alone(launch.attempt, lambda launch=launch: self._start(launch))  # type: ignore[misc]
         for attempt in self._engine.attempts():
@@ -160,7 +160,7 @@ class Transfers:
             self._not_taken.add(attempt)
 
     def _send_log(self, attempt: int, stream: Stream) -> None:
-        """Send what is new; the service says how much it has, which is less where it takes no more."""
+        """Send new bytes of the log, from the offset that the service returns."""
         key = attempt, stream
         while data := self._engine.logs(attempt, stream, 0, before := self._sizes.get(key, 0), PIECE_BYTES).data:
             self._sizes[key] = self._connection.append_log(attempt, stream, 0, before, data)

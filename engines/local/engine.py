@@ -291,7 +291,7 @@ def _ended(attempt: int, folder: AttemptFolder, ended: ExitFile) -> AttemptRepor
 
 
 def _reason_of(ended: ExitFile) -> SiteReason | None:
-    """The reason that lies with the node, or with its connection to the service."""
+    """The site's reason, if the node or its connection to the service is the cause."""
     if ended.get("node_failed"):
         return SiteReason.NODE_FAILED
     if ended.get("faulty_gpus") and ended["started_at"] is None:
@@ -302,7 +302,7 @@ def _reason_of(ended: ExitFile) -> SiteReason | None:
 
 
 def _lost(report: AttemptReport, folder: AttemptFolder, started: StartedFile) -> AttemptReport:
-    """Its supervisor was killed: kill the remaining processes of the job; gone once none is left.
+    """Report on an attempt whose supervisor was killed: kill remaining processes; released once none is left.
 
     A process that started before the job's is not its own, even if it hangs in its exit, as under a broken driver.
     """

@@ -84,7 +84,7 @@ def open_namespaces(process: InitProcess) -> list[int]:
 
 
 def plan_of(launch: LaunchFile, rank: int, process: InitProcess) -> SessionPlan:
-    """As the job has been started: what it has made of its environment since is its own affair."""
+    """Environment, folder and user with which the job was started, whatever it has changed since."""
     command = launch["ranks"][rank]
     of_the_site = {name: process.environment[name] for name in SITE_VARIABLES if name in process.environment}
     return SessionPlan(env=command["env"] | of_the_site, workdir=command["workdir"], user=launch["user"])

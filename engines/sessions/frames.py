@@ -1,4 +1,4 @@
-"""Frames in which a session and its client talk: a kind, the number of a connection, and bytes.
+"""Frames between a session and its client: a kind, the number of a connection, and bytes.
 
 The header is `>BII`: kind, connection (0 but for ports) and length. The client begins with `REQUEST`.
 """

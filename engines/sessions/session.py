@@ -44,7 +44,7 @@ class ClientGone(Exception):
 
 
 def serve(plan: SessionPlan) -> None:
-    """Become the job's user, and do what the client requests."""
+    """Become the job's user, and serve the client's requests."""
     _become(plan["user"], plan["workdir"])
     frames = Frames(sys.stdin.buffer, sys.stdout.buffer)
     first = frames.receive()
@@ -196,7 +196,7 @@ def _write_while_connected(descriptor: int, data: bytes) -> None:
 
 
 def _end_group(group: int) -> None:
-    """The client has gone: end the command as a terminal that is closed would, and then for good."""
+    """End the command of a disconnected client: by SIGHUP, as a closed terminal does, then by SIGKILL."""
     for number in (signal.SIGHUP, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(group, number)

@@ -1,4 +1,4 @@
-"""Slurm's commands, each with a time limit; a cluster that does not answer is told apart from one that refuses."""
+"""Slurm's commands, each with a time limit; a cluster that does not answer is distinguished from one that refuses."""
 
 import os
 import re
@@ -70,7 +70,7 @@ class SlurmCommands:
         return self.config().get("AccountingStorageType", "").endswith("slurmdbd")
 
     def allocations(self, prefix: str) -> list[Allocation]:
-        """What our jobs whose name begins with the prefix have of their nodes."""
+        """Resources on their nodes of our jobs whose name begins with the prefix."""
         lines = self._run("squeue", "-h", "-t", ALLOCATED, "--me", "-O", ALLOCATION_FORMAT).splitlines()
         return [parse_allocation(line) for line in lines if line.startswith(prefix)]
 

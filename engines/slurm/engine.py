@@ -133,7 +133,7 @@ class SlurmEngine:
             self._site.slurm.cancel(numbers, "--state=PENDING")
 
     def lower(self, attempt: int, shares: Sequence[NodeShare]) -> None:
-        """Do nothing: Slurm has booked the CPUs for as long as the job runs."""
+        """Do nothing: Slurm has reserved the CPUs for as long as the job runs."""
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
         try:

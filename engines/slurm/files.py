@@ -23,7 +23,7 @@ class SlurmLaunchFile(TypedDict):
 
 
 class RankFile(TypedDict):
-    """What a rank found on its node."""
+    """Findings of a rank on its node."""
 
     node: str
     devices: str
@@ -54,7 +54,7 @@ class SlurmFiles:
         return self._path / f"rank.{rank}.json"
 
     def samples(self, rank: int) -> Path:
-        """What the sampler beside the rank read of its GPUs last."""
+        """File of the last sample of the rank's GPUs."""
         return self._path / f"gpus.{rank}.json"
 
     def heartbeats(self) -> list[Path]:

@@ -1,4 +1,4 @@
-"""What of a node Motley may use: Slurm's nodes less what jobs of others have and what is reserved for them. Pure."""
+"""Capacity that Motley may use: Slurm's nodes minus other users' jobs and reservations. Pure."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping

@@ -1,4 +1,4 @@
-"""States of Slurm's nodes, and what they are to Motley. Pure."""
+"""Mapping of Slurm's node states to Motley's. Pure."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Options of a Slurm engine: where its files lie, and what its Slurm jobs ask for. Parsed from JSON, never trusted."""
+"""Options of a Slurm engine: its folder, and resources of its Slurm jobs. Parsed from untrusted JSON."""
 
 import re
 from collections.abc import Callable, Mapping

@@ -78,7 +78,7 @@ class SlurmNode:
 
     @property
     def is_allocated(self) -> bool:
-        """Whether a job has something of it, or has not left it altogether."""
+        """Whether a job has resources of the node, or has not completely left it."""
         return bool(self.flags & ALLOCATED)
 
 
@@ -112,7 +112,7 @@ class SlurmJob:
 
 @dataclass(frozen=True)
 class Allocation:
-    """What a Slurm job, or a component of a heterogeneous one, has of each of its nodes."""
+    """Resources of a Slurm job, or of a component of a heterogeneous one, on each of its nodes."""
 
     name: str
     component: int

@@ -21,7 +21,7 @@ UNSET = ("", "(null)", "NONE", "INFINITE")
 
 
 class Step(StrEnum):
-    """What is to be done about the node now; a step that Slurm is asked for is one of its states."""
+    """Next step for the node; a step that is a request to Slurm is one of Slurm's states."""
 
     DONE = "done"
     WAIT = "wait"
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def follow(slurm: SlurmCommands, name: str, next_step: Callable[[SlurmNode, str], Step], mark: str) -> None:
-    """Ask Slurm for what is missing until the node is where it should be; who started us sets the time limit."""
+    """Request Slurm's state changes until the node is in the wanted state; the caller sets the time limit."""
     complain_without_power_saving(slurm.config())
     while (step := next_step(slurm.node(name), mark)) is not Step.DONE:
         if step is not Step.WAIT:
@@ -48,7 +48,7 @@ def follow(slurm: SlurmCommands, name: str, next_step: Callable[[SlurmNode, str]
 
 
 def complain_without_power_saving(config: Mapping[str, str]) -> None:
-    """Raise `EngineError` if Slurm would take the request and do nothing."""
+    """Raise `EngineError` if Slurm would accept the request and do nothing."""
     if missing := [name for name in NEEDED if config.get(name, "").split(" ")[0] in UNSET]:
         raise EngineError(
             f"Slurm's power saving is off: set {', '.join(missing)} in slurm.conf, or take the option power_saving "
@@ -57,7 +57,7 @@ def complain_without_power_saving(config: Mapping[str, str]) -> None:
 
 
 def step_to_sleep(node: SlurmNode, mark: str) -> Step:
-    """Switch off a node that no job has; one that somebody else has drained is left to whoever did."""
+    """Switch off a node without jobs, unless somebody else has drained it."""
     if node.is_allocated:
         raise EngineError("Slurm has given it to a job: it is not powered down.")
     if "POWERED_DOWN" in node.flags and "POWER_UP" not in node.flags:
@@ -72,7 +72,7 @@ def step_to_sleep(node: SlurmNode, mark: str) -> Step:
 
 
 def step_to_wake(node: SlurmNode, mark: str) -> Step:
-    """Switch on a node that is off, once it is off altogether."""
+    """Switch on a node once it is completely off."""
     del mark
     if node.flags & {"POWER_UP", "POWERING_UP"}:
         return Step.DONE

@@ -62,7 +62,7 @@ class Reports:
     def _ended(
         self, attempt: int, folder: AttemptFolder, ended: ExitFile, mine: Sequence[SlurmJob] | None
     ) -> AttemptReport:
-        """The supervisor has written how it ended; processes are proven gone once Slurm is done with its nodes."""
+        """Report on an attempt with exit.json; its processes are proven ended once Slurm has released its nodes."""
         active = mine is None or any(job.is_active for job in mine)
         named = ended.get("silent_nodes", [])
         silent = self._site.unproven(named) if mine is not None else named
@@ -104,7 +104,7 @@ class Reports:
     def _over(
         self, attempt: int, folder: AttemptFolder, mine: Sequence[SlurmJob], began: datetime | None
     ) -> AttemptReport | None:
-        """Slurm says that the job is over, and exit.json is missing: it is late, or was never written."""
+        """Report on an attempt whose Slurm job is over without exit.json, which is late or was never written."""
         files = SlurmFiles(folder)
         if not files.over_seen.exists() or self._still_beats(files):
             files.over_seen.touch()
@@ -122,7 +122,7 @@ class Reports:
     def _lost(
         self, attempt: int, folder: AttemptFolder, mine: Sequence[SlurmJob], began: datetime | None
     ) -> AttemptReport:
-        """The supervisor ended without a report; where the site ended it on purpose, nothing is wrong."""
+        """Report on an attempt whose supervisor ended without a report; no failure if the site ended it on purpose."""
         silent = self._site.unproven(SlurmFiles(folder).gpus_by_node())
         reason, words = ENDINGS.get(_state_of(mine), (None, "Its supervisor ended without a report."))
         on_purpose = reason in ON_PURPOSE
@@ -191,7 +191,7 @@ def _launching(attempt: int, active: Sequence[SlurmJob]) -> AttemptReport:
 
 
 def _never_began(attempt: int, folder: AttemptFolder, mine: Sequence[SlurmJob]) -> AttemptReport:
-    """An attempt that was never started: nothing of it is lost, unless its node failed."""
+    """Report on an attempt that was never started: it is not lost, unless its node failed."""
     reason, words = _why_never_began(folder, mine)
     lost = words == "" or reason is SiteReason.NODE_FAILED
     return AttemptReport(

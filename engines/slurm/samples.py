@@ -19,7 +19,7 @@ MOST_REMEMBERED = 10_000
 
 @dataclass(frozen=True)
 class RankSample:
-    """Sample of the GPUs of a rank; its number, not its time, says that it is new: no two clocks are compared."""
+    """Sample of the GPUs of a rank; new ones are recognised by number, so that no two clocks are compared."""
 
     number: int
     gpus: Mapping[int, GpuReading]
@@ -73,7 +73,7 @@ class Samples:
 
 
 def _read(path: Path) -> RankSample | None:
-    """None: there is none, or none that can be understood."""
+    """The sample; None if there is none, or it cannot be parsed."""
     try:
         return decode(RankSample, read_json(path))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What Slurm says of a cluster: its nodes, our jobs by attempt, and where nothing of an attempt can be left."""
+"""State of a Slurm cluster: its nodes, our jobs by attempt, and nodes on which an attempt may have processes."""
 
 import logging
 import secrets
@@ -26,7 +26,7 @@ class Site:
         self._known: dict[str, SlurmNode] = {}
 
     def nodes(self) -> dict[str, SlurmNode]:
-        """The nodes by their names in Motley, asked anew."""
+        """The nodes by their names in Motley, polled again."""
         found = [node for node in self.slurm.nodes() if not self._partition or self._partition in node.partitions]
         free = with_reservations(found, self.slurm.reservations(), own=self._reservation)
         open_ones = with_partition(free, self.slurm.partitions(), own=self._partition)
@@ -48,11 +48,11 @@ class Site:
         }
 
     def allocations(self) -> list[Allocation]:
-        """What our Slurm jobs have of their nodes."""
+        """Resources of our Slurm jobs on their nodes."""
         return self.slurm.allocations(self.job_name(""))
 
     def accounted(self, number: int) -> list[SlurmJob]:
-        """What Slurm's accounting knows of a job; nothing where there is none, or it does not answer."""
+        """Records of a job in Slurm's accounting; empty if there is no accounting, or it does not answer."""
         try:
             return self.slurm.accounted(number)
         except EngineError as error:
@@ -84,13 +84,13 @@ class Site:
         return f"Motley {self._instance}:"
 
     def unproven(self, names: Iterable[str]) -> list[str]:
-        """Those of the nodes on which something of an attempt that Slurm has ended may be left."""
+        """The nodes on which an attempt that Slurm has ended may still have processes."""
         suspects = list(names)
         known = self.nodes() if suspects else {}
         return [name for name in suspects if name not in known or not _has_ended_all(known[name])]
 
     def is_down(self, name: str) -> bool:
-        """Whether Slurm did not hear from the node when it was last asked."""
+        """Whether the node did not respond to Slurm at the last poll."""
         node = self._known.get(name)
         return node is None or not node.state.is_heard
 

@@ -47,7 +47,7 @@ class CgroupSubtree(NamedTuple):
         return self.path is not None and self.path.is_dir()
 
     def limits(self, name: str, launch: Launch, task: NodeLaunch) -> RankLimits:
-        """Limits of one rank of the launch, in a cgroup of this name; what that limits is limited once."""
+        """Limits of one rank of the launch, in a cgroup of this name; limits that it enforces are not set twice."""
         cgroup = self._cgroup(name, launch, task)
         by_kernel = cgroup["limits"] if cgroup is not None else {}
         return RankLimits(
@@ -124,7 +124,7 @@ def _quota(cpus: int) -> str:
 
 
 def _minors(launch: Launch, task: NodeLaunch) -> list[int] | None:
-    """Of the GPUs of a rank; emulated ones are none. None if they are not all known."""
+    """Minor numbers of a rank's GPUs, without emulated ones; None if not all are known."""
     names = task.env.get("CUDA_VISIBLE_DEVICES", "")
     if "MOTLEY_EMULATED" in launch.env or not names:
         return []

@@ -31,7 +31,7 @@ OWN_ENVIRONMENT = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 
 
 def unmountable(named: Sequence[str]) -> str:
-    """What is wrong with the folders that a job names: what follows a colon, a runtime would take for options.
+    """Fault of the folders that a job names: a runtime would read text after a colon as options.
 
     Podman, which is root, gives a folder with the option U to the job's account.
     """
@@ -40,7 +40,7 @@ def unmountable(named: Sequence[str]) -> str:
 
 
 def prepare(container: "ContainerFile", env: Mapping[str, str], user: list[int] | None, named: Sequence[str]) -> str:
-    """Mount the folders that the job names, with its account's rights, and fetch the image. Returns what is wrong.
+    """Mount the folders that the job names, with its account's rights, and fetch the image. Returns the fault.
 
     A folder is opened as the account and mounted by its descriptor: a link that is changed meanwhile leads nowhere. The
     mounts are in the mount namespace of the rank and end with it.
@@ -101,7 +101,7 @@ def podman_command(
 
 
 def _limits() -> list[str]:
-    """Limits as they are for this process: those that are not given Podman would raise."""
+    """Present limits of this process, because Podman would raise limits that are not given."""
     here = {"nofile": resource.getrlimit(resource.RLIMIT_NOFILE), "nproc": resource.getrlimit(resource.RLIMIT_NPROC)}
     return [f"{name}={soft}:{hard}" for name, (soft, hard) in here.items()]
 

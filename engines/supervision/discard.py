@@ -1,4 +1,4 @@
-"""Removal of discarded folders: set aside by renaming at once, removed by a process of its own.
+"""Removal of discarded folders: renamed at once, removed by a background process.
 
 Run as `python -ES -m engines.supervision.discard <folder of what was set aside>`.
 """
@@ -21,7 +21,7 @@ EMPTY = 'chmod -R u+rwX -- "$1"; rm -rf --one-file-system -- "$1"'
 
 
 def discard(folders: Iterable[Path], *, aside: Path) -> None:
-    """Set the folders that exist aside, and begin to remove all that was. Idempotent; a content may hinder nothing."""
+    """Rename the existing folders, and start to remove all renamed ones. Idempotent, whatever the content."""
     make_folder(aside, THROUGH)
     for folder in folders:
         with suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""The disk of an engine's folder: whether attempts can be started on it, and what an error of it means."""
+"""The disk of an engine's folder: whether attempts can be started on it, and its errors."""
 
 import os
 import subprocess

@@ -61,7 +61,7 @@ class Environment:
         return self._complete.read_text()
 
     def clear(self, user: list[int] | None) -> None:
-        """Empty it: what an interrupted setup left may be half of anything."""
+        """Empty the environment, because an interrupted setup may have left it incomplete."""
         _set_aside(self._content)
         self._content.mkdir(mode=0o755)
         if user is not None:
@@ -78,7 +78,7 @@ class Environment:
                 yield from _remove(rest)
 
     def finish(self, made_by: str) -> None:
-        """Let others in."""
+        """Release the environment to other ranks."""
         write_whole(self._complete, made_by)
         flock(self._lock, LOCK_SH)
 

@@ -21,7 +21,7 @@ When = Literal["before", "after"]
 
 
 class StoppedBeforeStart(Exception):
-    """The attempt was told to stop, or its lease runs out."""
+    """The attempt was asked to stop, or its lease runs out."""
 
 
 class GpuHooks(NamedTuple):
@@ -33,7 +33,7 @@ class GpuHooks(NamedTuple):
 
 
 def hooks_file(hooks: GpuHooks, gpus: Iterable[str]) -> HooksFile | None:
-    """What the supervisor needs of them; None: nothing is to be run."""
+    """Input of the supervisor; None if no hook is to be run."""
     found = list(gpus)
     if not found or not (hooks.before or hooks.after):
         return None
@@ -41,7 +41,7 @@ def hooks_file(hooks: GpuHooks, gpus: Iterable[str]) -> HooksFile | None:
 
 
 def run_hooks(launch: LaunchFile, when: When, told_to_stop: Callable[[], bool] = lambda: False) -> dict[str, str]:
-    """Run the hook for every GPU and wait for all; returns GPU → what went wrong.
+    """Run the hook for every GPU and wait for all; returns GPU → fault.
 
     Raises `StoppedBeforeStart`, and kills them, if the attempt is told to stop meanwhile.
     """
@@ -64,7 +64,7 @@ def run_hooks(launch: LaunchFile, when: When, told_to_stop: Callable[[], bool] =
 
 
 def _wait(running: Iterable[SiteCommand], told_to_stop: Callable[[], bool]) -> bool:
-    """Wait for the ends of all; whether the attempt was told to stop before."""
+    """Wait for the ends of all; returns whether the attempt was asked to stop before."""
     while not all(command.is_over for command in running):
         if told_to_stop():
             return True
@@ -73,7 +73,7 @@ def _wait(running: Iterable[SiteCommand], told_to_stop: Callable[[], bool]) -> b
 
 
 def _env(launch: LaunchFile, hooks: HooksFile, when: When, gpu: str) -> Mapping[str, str]:
-    """Its environment; the mark lets whatever it leaves be found with the attempt's processes."""
+    """Environment of a hook; by the mark, processes that it leaves are found with those of the attempt."""
     of_job = launch["ranks"][0]["env"]
     return {
         "PATH": SYSTEM_PATH,

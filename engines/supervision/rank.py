@@ -146,7 +146,7 @@ class Rank:
         return self._outcome
 
     def kill_left(self) -> bool:
-        """Kill what is left in the rank's cgroup; whether there was anything."""
+        """Kill the remaining processes in the rank's cgroup; returns whether there were any."""
         return bool(self._cgroup) and cgroup.kill_members(self._cgroup)
 
     def close(self) -> None:

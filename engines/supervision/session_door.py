@@ -1,4 +1,4 @@
-"""Door to the ranks of one attempt: a Unix socket at which sessions of a web server in another container begin.
+"""Session socket of an attempt: a Unix socket through which a web server in another container starts sessions.
 
 It shares the folder of the attempt with us, and neither the PID namespace nor the GPUs. Its connection becomes input
 and output of `engines.sessions.enter`, a child of ours, which ends with the attempt.
@@ -73,7 +73,7 @@ class SessionDoor:
 
 
 def open_door(folder: AttemptFolder) -> SessionDoor | None:
-    """The door of the attempt; None on a disk that has no sockets, since the job can do without."""
+    """The session socket of the attempt; None on a file system without sockets, which the job does not need."""
     try:
         return SessionDoor(folder)
     except OSError:

@@ -221,7 +221,7 @@ class Supervisor:
             reap()
 
     def _kill_left(self) -> bool:
-        """Kill what is left of the attempt; whether there was anything."""
+        """Kill the remaining processes of the attempt; returns whether there were any."""
         left = {*marked(self._launch["mark"]), *descendants(os.getpid())}
         kill(left)
         in_cgroups = [rank.number for rank in self._ranks if rank.kill_left()]
@@ -280,7 +280,7 @@ def _keep_trying(path: Path, content: object, *, tries: float = inf) -> None:
 
 
 def supervise(folder: AttemptFolder, start_rank: RankStarter = Rank, *, has_door: bool = False) -> None:
-    """Run the attempt, unless it has begun already or was told to stop before."""
+    """Run the attempt, unless it has begun already or was asked to stop before."""
     launch = folder.read_launch()
     if launch is None or folder.started.exists():
         return
@@ -307,7 +307,7 @@ def supervise(folder: AttemptFolder, start_rank: RankStarter = Rank, *, has_door
 
 
 def _must_not_start(folder: AttemptFolder, launch: LaunchFile) -> bool:
-    """Whether the attempt was told to stop, or its lease runs out."""
+    """Whether the attempt was asked to stop, or its lease runs out."""
     return folder.read_stop() is not None or _lease_left_s(launch) is not None
 
 
@@ -320,7 +320,7 @@ def _end_unstarted(
     faulty_gpus: Mapping[str, str] = MappingProxyType({}),
     lease_over: bool = False,
 ) -> None:
-    """Write how an attempt ended of which no process was started."""
+    """Write the end of an attempt that started no process."""
     for path in (folder.code, folder.checkpoints, folder.secrets):
         path.unlink(missing_ok=True)
     write_exit(
@@ -335,7 +335,7 @@ def _end_unstarted(
 
 
 def _lease_left_s(launch: LaunchFile) -> float | None:
-    """Seconds to stop within, as the lease runs out; None: it goes on, or there is none."""
+    """Seconds left to stop before the lease ends; None if it need not stop, or has no lease."""
     lease = launch.get("lease")
     return LeaseFile(Path(lease["path"])).must_stop_within_s(lease["grace_s"]) if lease is not None else None
 

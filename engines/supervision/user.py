@@ -1,4 +1,4 @@
-"""Becoming the user of a job: for good, or for a look at files with its rights."""
+"""Switching to the user of a job: for good, or to access files with its rights."""
 
 import os
 from collections.abc import Iterator

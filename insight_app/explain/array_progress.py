@@ -65,7 +65,7 @@ def array_progress(array: UUID, seen: JobQuerySet, now: datetime) -> ArrayProgre
 
 
 def _each(array: UUID, tasks: int) -> Estimate | None:
-    """Not drawn towards history, which may be other teams'."""
+    """Mean of the array's own tasks, without history, which may be of other teams."""
     found = read_array_samples([array]).get(array)
     return TaskSample(tasks, 0, found.ended).estimate() if found else None
 

@@ -21,7 +21,7 @@ BY_MEASUREMENT = "more gained jobs of its workload less than 10 %, or could not 
 
 
 def explain_cpu_memory(attempt: Attempt | None) -> str:
-    """One sentence on an attempt whose CPUs or memory the round has chosen; empty for any other."""
+    """One sentence on CPUs or memory that a round has chosen for an attempt; empty if it has chosen none."""
     if attempt is None or not attempt.cpu_memory or not amount_of(attempt):
         return ""
     return f"It has {amount_of(attempt)} per GPU: {_because(attempt)}."
@@ -33,7 +33,7 @@ def _because(attempt: Attempt) -> str:
 
 
 def amount_of(attempt: Attempt) -> str:
-    """What the round has chosen, in words: 3 CPUs and 62.5 GiB of memory."""
+    """The CPUs and memory that the round has chosen, as text: 3 CPUs and 62.5 GiB of memory."""
     cpus, memory_gib = attempt.cpus_per_gpu, attempt.memory_per_gpu_mib / 1024
     words = [f"{cpus} CPU{'' if cpus == 1 else 's'}"] if cpus else []
     return " and ".join([*words, *([f"{memory_gib:.4g} GiB of memory"] if memory_gib else [])])
@@ -73,7 +73,7 @@ def explain_exit(attempt: Attempt, last_lines: Sequence[str]) -> str:
 
 
 def shortage_of(job: Job, attempt: Attempt, last_lines: Sequence[str]) -> Shortage | None:
-    """What a job that failed or reached its time limit ran out of, as far as its end tells; None: nothing known."""
+    """The resource that a failed or timed-out job ran out of, derived from how it ended; None: not known."""
     if job.state == Job.State.TIMED_OUT:
         return Shortage.TIME
     if job.state != Job.State.FAILED:

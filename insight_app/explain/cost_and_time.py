@@ -111,7 +111,7 @@ def _note(length: Length, unpriced: Sequence[str]) -> str:
 def estimated_length(
     job: JobRow, estimator: DurationEstimator, *, rate: Floats, usage: Ints, capacity: Ints, units: Ints, owner: str
 ) -> Length | None:
-    """Length of a job that states no steps, as a round estimates it from ended jobs; None where they tell nothing.
+    """Length of a job that declares no steps, as a round estimates it from ended jobs; None without similar jobs.
 
     rate (K,) steps/s, 0 where it cannot run; usage (n, K), capacity (n,) and units (n,) GPUs.
     """

@@ -22,7 +22,7 @@ JOBS_PER_QUERY = 1000
 
 
 def rows_seen(archived: Archived, jobs: JobQuerySet, rows: Sequence[int]) -> Iterator[int]:
-    """Those of the rows whose job is among these jobs; asked for in batches."""
+    """The rows whose job is among these jobs, looked up in batches."""
     ids = archived.snapshot.jobs
     for first in range(0, len(rows), JOBS_PER_QUERY):
         some = rows[first : first + JOBS_PER_QUERY]
@@ -77,7 +77,7 @@ def rates_used(job: Job, archived: Archived | None) -> list[dict[str, Any]]:
 
 
 def _estimate_of(snapshot: Snapshot, row: int, k: int) -> dict[str, Any]:
-    """The estimate of a rate: what is expected, between which limits four of five runs lie, from what and how many."""
+    """Estimate of a rate: its mean, its 80 % interval, its source and the number of observations."""
     rate, evidence = float(snapshot.problem.rate[row, k]), snapshot.evidence
     spread = float(evidence.spread[row, k])
     low, high = limits(rate, spread)
@@ -86,7 +86,7 @@ def _estimate_of(snapshot: Snapshot, row: int, k: int) -> dict[str, Any]:
 
 
 def explain_job(job: Job, now: datetime) -> dict[str, Any]:
-    """Explain the job's state: how long it still runs, its odds where it is placed, and the rates of the last round."""
+    """Explain the job's state: remaining running time, outlook of its placement, and the rates of the last round."""
     record, attempts = Round.objects.latest_committed(), list(job.attempts.all())
     attempt = job.attempts.live().select_related("gpu_type").order_by("-number").first()
     return {

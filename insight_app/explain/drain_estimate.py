@@ -58,7 +58,7 @@ def occupancy(
 def _forecast(
     state: str, attempts: Sequence[Attempt], now: datetime, forecasts: Mapping[UUID, ShownForecast]
 ) -> tuple[Interval | None, datetime | None]:
-    """When the last job has left a node that takes no new ones, and when that was forecast."""
+    """Forecast of when the last job leaves a node that takes no new jobs, and the time at which it was made."""
     leave = [attempt for attempt in attempts if not attempt.stopping_at]
     made = [forecasts[attempt.job_id].made_at for attempt in leave if attempt.job_id in forecasts]
     if state in (Node.State.READY, Node.State.DRAINING) or not made or len(made) < len(leave):
@@ -91,7 +91,7 @@ def _grace_end(attempt: Attempt, now: datetime) -> datetime:
 
 
 def _expected_end(attempt: Attempt, now: datetime) -> datetime | None:
-    """Time at which its steps are done at the measured, else the expected rate; or its time limit, if sooner."""
+    """Time at which the job's steps are done at the measured, else the expected rate, or its time limit if sooner."""
     if attempt.stopping_at:
         return _grace_end(attempt, now)
     ends = [seconds for seconds in (_work_left_s(attempt), _time_left_s(attempt, now)) if seconds is not None]

@@ -100,7 +100,7 @@ def _candidates(able: Sequence[PlanOption]) -> list[Candidate]:
 
 
 def _able(job: JobRow, inputs: DryRunInputs, rated: Rated) -> list[PlanOption]:
-    """All configurations in which the job can run, the fastest first. Pure."""
+    """Feasible configurations of the job, the fastest first. Pure."""
     able = [
         _option(job, inputs, rated.offered, k, rate=float(rate), source=Source(rated.source[k]).name.lower())
         for k, rate in enumerate(rated.rate)
@@ -311,7 +311,7 @@ def _can_start(options: Sequence[PlanOption], needs: int, begin_time: datetime |
 
 
 def _note_of_window(job: JobRow, options: Sequence[PlanOption], inputs: DryRunInputs, now: datetime) -> str:
-    """The next window, for others than its team, of nodes that could run the job; empty: none begins in a day."""
+    """Note of the next window that closes nodes to the job; empty if none begins within a day."""
     able = {option.gpu_type for option in options if option.rate}
     its_types = {kind.id for kind in inputs.types if kind.name in able}
     nodes = {node.id for node in inputs.nodes if node.gpu_type_id in its_types}

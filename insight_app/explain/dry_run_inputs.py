@@ -48,7 +48,7 @@ class FreeOnNode:
 
 @dataclass(frozen=True)
 class DryRunInputs:
-    """What the dry run reads from the database."""
+    """Input of the dry run, read from the database."""
 
     types: Sequence[TypeRow]
     nodes: Sequence[FreeOnNode]
@@ -66,7 +66,7 @@ class DryRunInputs:
     """GPU type → GPUs that a limit leaves to the team there; types without a limit are not among them."""
 
     def quota_on(self, kind: TypeRow, gpus: int) -> str:
-        """Quota of the team on a type that keeps so many GPUs from it now; empty if none does."""
+        """Note of the team's quota that does not allow so many GPUs of the type now; empty if there is none."""
         left = self.left_on_types.get(kind.id, gpus)
         return f"quota: it leaves the team {left} {kind.name} now" if left < gpus else ""
 
@@ -103,7 +103,7 @@ def read_inputs(job: JobRow, team: Team) -> DryRunInputs:
 
 
 def free_on_nodes(needs: Sequence[str] = ()) -> list[FreeOnNode]:
-    """Nodes in service, and whether each has and is what is needed."""
+    """Nodes in service, and whether each meets the job's needs."""
     healthy = Gpu.objects.present().filter(healthy=True, node__in=Node.objects.schedulable())
     gpus = dict(healthy.order_by().values_list("node").annotate(Count("pk")))
     held: Mapping[int, tuple[int, int, int]] = defaultdict(lambda: (0, 0, 0), _held_by_node())
@@ -163,7 +163,7 @@ def _quota(job: JobRow, team: Team) -> str:
 
 
 def _left_on_types(team: Team) -> dict[int, int]:
-    """GPUs that the limits of the team's quotas leave on their types."""
+    """GPUs of each type that the team may still use within its quotas."""
     limits = {quota.gpu_type_id: most for quota in team.quotas.all() if (most := quota.most) is not None}
     live = Attempt.objects.live().filter(job__team=team, gpu_type__in=limits).order_by()
     used = dict(live.values_list("gpu_type").annotate(Sum("gpu_count"))) if limits else {}
@@ -171,7 +171,7 @@ def _left_on_types(team: Team) -> dict[int, int]:
 
 
 def row_of(job: Job) -> JobRow:
-    """As a round would read it."""
+    """Input row of the job, as a round would read it."""
     columns: dict[str, Any] = {name: getattr(job, name, None) for name in JobRow._fields}
     parsed = {"rates": DeclaredRates.of(job.rates), "sensitivity": DeclaredSensitivity.of(job.sensitivity)}
     return JobRow(**columns | parsed | {"gpus_per_replica": job.replica, "volunteers": places_of(job.volunteers)})

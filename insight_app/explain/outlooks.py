@@ -27,7 +27,7 @@ class DeadlineOutlook:
 
 
 def deadline_outlook(job: Job) -> DeadlineOutlook | None:
-    """Outlook of a job; None: it has no deadline, or no forecast that tells of it."""
+    """Outlook of a job; None if it has no deadline, or no forecast with a probability of meeting it."""
     found = read_forecast(job) if job.deadline else None
     if job.deadline is None or found is None or found.in_time is None:
         return None
@@ -42,7 +42,7 @@ MOST_SEGMENTS = 10_000
 
 @dataclass(frozen=True)
 class CheckpointOutlook:
-    """What checkpoints and losses of nodes mean for the rest of a job."""
+    """Effect of checkpoints and losses of nodes on the rest of a job."""
 
     interruptions: Interruptions
     cost_s: float
@@ -65,7 +65,7 @@ class CheckpointOutlook:
 
     @property
     def at_stake_gpu_s(self) -> float:
-        """Work that a loss takes on average: half an interval."""
+        """Mean work lost with a node: half a checkpoint interval."""
         return self.interval_s / 2 * self.gpus
 
 
@@ -112,7 +112,7 @@ def _segments(work_s: float, interval_s: float, cost_s: float) -> Floats:
 
 
 def _duration(segments: Floats, restore_s: float, stay: Interruptions) -> Duration | None:
-    """None where no segment is ever done: a checkpoint takes far longer than the nodes stay."""
+    """Expected duration; None if no segment is ever completed: a checkpoint takes far longer than the nodes stay."""
     with np.errstate(over="ignore", invalid="ignore"):
         left = duration_of(segments, restore_s, stay)
     return left if isfinite(left.mean_s + left.variance) else None
@@ -141,7 +141,7 @@ ALIKE = 1.5
 
 @dataclass(frozen=True)
 class NodeOdds:
-    """What is expected of a job on a node, or on so many like it as it has."""
+    """Expected outcome of a job on a node, or on as many such nodes as it has."""
 
     node: str
     mean_up_s: float
@@ -154,7 +154,7 @@ class NodeOdds:
 
 @dataclass(frozen=True)
 class PlacementOdds:
-    """The odds where the job is, and elsewhere; `detail` says both in a sentence."""
+    """Expected outcome of a job on its present nodes and on others; `detail` is a sentence on both."""
 
     placed: NodeOdds
     elsewhere: Sequence[NodeOdds]
@@ -178,7 +178,7 @@ def _chance(odds: NodeOdds) -> str:
 
 
 def placement_odds(job: Job, attempts: Sequence[Attempt], now: datetime) -> PlacementOdds | None:
-    """The odds of the job's running attempt; None if none runs, or no node of its type stays longer or shorter."""
+    """Odds of the job's running attempt; None if none runs, or all nodes of its type have the same lifetime."""
     if not Node.objects.exclude(capacity_type=Node.CapacityType.STABLE).exists():
         return None
     found = running_with_terms(attempts, now)
@@ -200,7 +200,7 @@ def placement_odds(job: Job, attempts: Sequence[Attempt], now: datetime) -> Plac
 
 
 def _others(attempt: Attempt, now: datetime) -> dict[str, KnownLifetime]:
-    """Nodes in service of its GPU type on which it is not."""
+    """Other nodes in service of the job's GPU type."""
     of_type = Node.objects.schedulable().filter(gpu_type=attempt.gpu_type_id).exclude(name__in=attempt.nodes)
     return lifetimes_now(of_type.values_list("name", flat=True), now)
 

@@ -1,4 +1,4 @@
-"""Figures of a user's own jobs: running, waiting, GPUs held, and what ended within a day."""
+"""Figures of a user's own jobs: running, waiting, GPUs held, and jobs that ended within a day."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""Forecast of a job that has not been submitted: it joins the queue as it is now, in a few futures that end with it."""
+"""Forecast of a job that has not been submitted, by Monte Carlo: it is added to the present queue in a few futures."""
 
 import logging
 from datetime import datetime
@@ -54,7 +54,7 @@ def forecast_plan(asked: Admitted, user: User, now: datetime) -> PlannedForecast
 
 
 def _why_not(asked: Admitted) -> str:
-    """Why such a job is not forecast; empty if it is."""
+    """Why the job cannot be forecast; empty if it can."""
     if not settings.MOTLEY_FORECASTS:
         return SWITCHED_OFF
     if Job.objects.unfinished()[: MOST_JOBS + 1].count() > MOST_JOBS:
@@ -73,13 +73,13 @@ def _forecast(asked: Admitted, now: datetime) -> PlannedForecast:
 
 
 def _unfinished(asked: Admitted) -> frozenset[UUID]:
-    """The jobs that it waits for and that have not ended."""
+    """The unfinished jobs that it depends on."""
     needs = [need["job"] for need in asked.needs]
     return frozenset(Job.objects.unfinished().filter(pk__in=needs).values_list("pk", flat=True) if needs else ())
 
 
 def _play(read: ForecastInput) -> Intervals | None:
-    """Intervals of which those of the last row count; None: there was time for too few futures."""
+    """Simulate the futures; the last row is the planned job. None if there was time for too few futures."""
     last = len(read.jobs) - 1
     try:
         found = forecast(read.present, read.unknowns, read.rounds, draws=DRAWS, budget_s=BUDGET_S, watched=[last])

@@ -28,7 +28,7 @@ LONGEST_SOLVE_S = 20.0
 
 
 class PreviewedAction(StrEnum):
-    """What a round does with a job; those that lose GPUs come first."""
+    """Action of a round on a job; actions that take GPUs away come first."""
 
     STOP = "stop"
     RESIZE = "resize"
@@ -43,7 +43,7 @@ DEEDS = (PreviewedAction.START, PreviewedAction.STOP, PreviewedAction.MOVE, Prev
 
 
 class PreviewedJob(NamedTuple):
-    """What a round does with a job, and the GPUs that the job then has."""
+    """Action of a round on a job, and the GPUs that the job then has."""
 
     deed: PreviewedAction
     gpu_type: str
@@ -54,7 +54,7 @@ class PreviewedJob(NamedTuple):
 
 
 class JobPreview(NamedTuple):
-    """A job with which the two rounds do not do the same; `row` is None if it has been deleted since."""
+    """A job that the two rounds treat differently; `row` is None if it has been deleted since."""
 
     id: UUID
     job: Job | None
@@ -75,7 +75,7 @@ class Preview:
 
 
 def preview_policy(setting: PolicySetting, now: datetime) -> Preview:
-    """What the next round would do under this setting; `InvalidChoice` with every fault of its policy."""
+    """Preview the next round under this setting; raises `InvalidChoice` with every fault of its policy."""
     setting.parameters = validated_parameters(setting.policy, setting.parameters)
     both = PolicySetting.objects.current(), setting
     timings = [_limited(timing_for(now, one)) for one in both]

@@ -40,7 +40,7 @@ class QueueOutlook:
 
 
 def queue_outlook(job: Job) -> QueueOutlook | None:
-    """Outlook of a job; None: it does not wait, or has no forecast."""
+    """Outlook of a job; None if it does not wait, or has no forecast."""
     found = read_forecast(job)
     if found is None or found.start is None:
         return None
@@ -56,7 +56,7 @@ def _outlook(found: ShownForecast, start: Interval, nodes: Sequence[FreeOnNode])
 
 @dataclass(frozen=True)
 class WakingNode:
-    """A node that sleeps no more and has not reported yet. Nodes of its GPU type boot within `boot_s`."""
+    """A node that was woken and has not reported yet. Nodes of its GPU type boot within `boot_s`."""
 
     node: str
     gpu_type: str
@@ -69,7 +69,7 @@ class WakingNode:
 
 
 def waking_nodes(job: Job) -> list[WakingNode]:
-    """Those of GPU types that a job may use which waits for capacity, the next to come first; none for any other."""
+    """Waking nodes of the GPU types that a job waiting for capacity may use, the next to boot first; else none."""
     if job.state != Job.State.QUEUED or job.reason not in FOR_CAPACITY:
         return []
     rows = NodePower.objects.filter(node__state=Node.State.WAKING)

@@ -61,7 +61,7 @@ def has_no_steps(job: Job, rates: Iterable[Mapping[str, Any]]) -> bool:
 
 
 def known_rates(job: Job, rates: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rates as they are told outside: null (not known) where nothing is known of the job's steps."""
+    """Rates for pages and REST: null (not known) if nothing is known of the job's steps."""
     unknown = dict.fromkeys(("rate", "low", "high", "spread")) if has_no_steps(job, rates) else {}
     return [{**rate, **unknown} for rate in rates]
 
@@ -106,7 +106,7 @@ def _because(rows: Sequence[RateComparison], held: RateComparison) -> str:
 
 
 def _worth(best: RateComparison, held: RateComparison) -> str:
-    """What one more GPU of the better type is worth, beside one of the type held."""
+    """Shadow price of a GPU of the better type, compared with that of the type held."""
     one, other = f"one more {best.gpu_type.upper()}", f"one more {held.gpu_type.upper()}"
     if not held.price:
         return f"other jobs would gain from {one}, and none from {other}"

@@ -1,4 +1,4 @@
-"""How long a job still runs: from the steps that it declares or reports, its array, or jobs that ended before."""
+"""Remaining running time of a job: from declared or reported steps, from its array, or from ended jobs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class RemainingWork:
 
 
 def remaining_work(job: Job, attempts: Sequence[Attempt], now: datetime) -> RemainingWork | None:
-    """Running time left of an unfinished job; None where nothing tells."""
+    """Remaining running time of an unfinished job; None if it cannot be estimated."""
     if job.is_final:
         return None
     forecast = DurationForecast.objects.filter(pk=job.pk).first()
@@ -57,7 +57,7 @@ def remaining_work(job: Job, attempts: Sequence[Attempt], now: datetime) -> Rema
 
 
 def tells_of_few(found: DurationEstimate) -> bool:
-    """Whether the estimate would tell how long a few jobs of other teams took."""
+    """Whether the estimate would disclose the durations of a few jobs of other teams."""
     return found.basis == Basis.ALL and found.estimate.n < FEWEST_OF_ALL
 
 
@@ -88,7 +88,7 @@ def _of_steps(job: Job, total: int, live: Attempt | None, forecast: DurationFore
 def _of_similar(
     job: Job, found: DurationEstimate, attempts: Sequence[Attempt], live: Attempt | None, *, gpus: int, now: datetime
 ) -> RemainingWork:
-    """What is left after the work so far; work is counted on the smallest gang of average GPUs."""
+    """Remaining work by similar jobs that ended; work is counted on the smallest gang of average GPUs."""
     worked_s = sum(attempt.ran_s(now) * _speed(attempt, gpus) for attempt in attempts)
     speed = _speed(live, gpus) if live else 1.0
     estimate = found.estimate
@@ -109,7 +109,7 @@ def _speed(attempt: Attempt, gpus: int) -> float:
 
 
 def ended_jobs(found: DurationEstimate, owner: str) -> str:
-    """The ended jobs behind the estimate, in words."""
+    """The ended jobs on which the estimate is based, as text."""
     n, basis = found.estimate.n, found.basis
     if basis == Basis.SAMPLED:
         return f"{n:,} task{'s' * (n != 1)} of its array"

@@ -22,7 +22,7 @@ class Placement(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What a round did with a job that it did not leave as it was."""
+    """Change that a round made to a job."""
 
     job: str
     deed: str
@@ -37,7 +37,7 @@ class PricesOfRound(NamedTuple):
 
 
 def changes_since_the_last(record: Round, archived: Archived) -> tuple[Round | None, list[Change]]:
-    """The committed round before, and what has changed since; None if that has no snapshot."""
+    """The previous committed round and the changes since it; None if that round has no snapshot."""
     last = Round.objects.committed().filter(number__lt=record.number).defer("archive").first()
     before = archive_of(last) if last else None
     return (last, changes_between(before, archived)) if before else (None, [])

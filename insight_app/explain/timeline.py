@@ -75,7 +75,7 @@ A_DAY = timedelta(days=1)
 
 @dataclass(frozen=True)
 class Restarts:
-    """What restarts cost a job so far."""
+    """Cost of a job's restarts so far."""
 
     restarts: int
     starting_s: float
@@ -107,7 +107,7 @@ def _state_ends(attempts: Iterable[Attempt], end: datetime) -> Iterator[tuple[st
 
 
 def expected_spans(now: datetime, starts_at: datetime | None, ends_at: datetime | None) -> list[StateSpan]:
-    """What is to come by these moments of a forecast: the wait to its start, and the run; none without an end."""
+    """Expected spans by these quantiles of a forecast: the wait until the start, and the run; none without an end."""
     if ends_at is None or ends_at <= now:
         return []
     start = min(max(starts_at or now, now), ends_at)
@@ -170,7 +170,7 @@ def seconds_by_gpus(spans: Iterable[StateSpan], attempts: Sequence[Attempt]) -> 
 
 
 def restarts_of(job: Job, spans: Iterable[StateSpan], attempts: Sequence[Attempt]) -> Restarts | None:
-    """Restarts of a job; None of one that was started once at most."""
+    """Restarts of a job; None if it was started at most once."""
     started = sum(attempt.started_at is not None for attempt in attempts)
     if started < 2:
         return None

@@ -161,7 +161,7 @@ class WhatIf:
         return cls(rows, timing, setting, row) if row else None
 
     def planned(self, row: JobRow) -> PlannedRound:
-        """Plan the round with this row in place of the job; a resubmitted job comes last."""
+        """Plan the round with this row in place of the job; a resubmitted job is the last of the queue."""
         in_place = [row if other.id == self.row.id else other for other in self.rows.jobs]
         jobs = sorted(in_place, key=lambda other: other.id == RESUBMITTED)
         rows = replace(self.rows, jobs=jobs)
@@ -193,7 +193,7 @@ class WhatIf:
         return sorted(able, key=lambda kind: kind.price_per_hour)
 
     def fewest_on(self, kind: TypeRow, replicas: int | None = None) -> int:
-        """GPUs of that type that so many replicas take, the fewest if not said; 0: none can be there."""
+        """GPUs of the type that so many replicas take, by default the fewest; 0: no replica can be there."""
         row = self.row
         least = row.gpus_per_replica.replicas(row.gpus_min, row.gpus_max)[0] if replicas is None else replicas
         return least * row.gpus_per_replica.on(kind.name)

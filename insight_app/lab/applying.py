@@ -26,7 +26,7 @@ OLD = timedelta(days=2)
 
 @dataclass(frozen=True, kw_only=True)
 class Application:
-    """What is applied: a policy of the run as named there, why, and for how long its effects are watched."""
+    """Request to apply a policy of the run: its name there, the reason, and the time to watch its effects."""
 
     policy: str
     note: str = ""
@@ -82,7 +82,7 @@ def result_of_policy(run: LabRun, policy: str) -> Mapping[str, Any]:
 
 
 def prediction_of(run: LabRun, policy: str) -> dict[str, Any]:
-    """What the lab predicted: of the policy, of the present one as simulated, and what had really happened."""
+    """Prediction of the lab: figures of the policy, of the present one as simulated, and the actual ones."""
     row = result_of_policy(run, policy)
     result: Mapping[str, Any] = run.result or {}
     makespan_h = result["actual"]["makespan_h"]

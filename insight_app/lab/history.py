@@ -57,12 +57,12 @@ class History:
 
     @property
     def began(self) -> datetime:
-        """The first submission."""
+        """Time of the first submission."""
         return min(job.created_at for job in self.jobs)
 
 
 def read_history(jobs: JobQuerySet, since: datetime, until: datetime, *, now: datetime) -> History:
-    """Those of the jobs that were submitted in the period; raises HistoryTooLong."""
+    """Read those of the jobs that were submitted in the period; raises HistoryTooLong."""
     found = list(_that_ran(jobs, since, until).values_list(*TIMES)[: MOST_JOBS + 1])
     if len(found) > MOST_JOBS:
         raise HistoryTooLong(f"More than {MOST_JOBS:,} jobs ran in this period: choose a shorter one.")
@@ -70,7 +70,7 @@ def read_history(jobs: JobQuerySet, since: datetime, until: datetime, *, now: da
 
 
 def stream_history(jobs: JobQuerySet, since: datetime, until: datetime, *, now: datetime) -> Iterator[History]:
-    """The same in parts, by the time of submission, of which one at a time is in memory; raises HistoryTooLong."""
+    """Read the history in parts by the time of submission, one part in memory at a time; raises HistoryTooLong."""
     ran = _that_ran(jobs, since, until)
     if ran.count() > MOST_STREAMED:
         raise HistoryTooLong(f"More than {MOST_STREAMED:,} jobs ran in this period: choose a shorter one.")
@@ -90,7 +90,7 @@ def _that_ran(jobs: JobQuerySet, since: datetime, until: datetime) -> JobQuerySe
 
 
 def _history(jobs: JobQuerySet, found: Sequence[tuple[Any, ...]], before: InputRows, now: datetime) -> History:
-    """Of these jobs, with their `TIMES`; `before` are the rows of a round without them."""
+    """History of these jobs, given with their `TIMES`; `before` are the rows of a round without them."""
     setting = PolicySetting.objects.current()
     ran = jobs.filter(pk__in=[pk for pk, *_ in found])  # none that ends while this is read
     rows = read_job_rows(ran, before.nodes, {})

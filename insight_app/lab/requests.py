@@ -1,4 +1,4 @@
-"""Requests of lab runs: checked at the door, and a cap of unfinished runs per person."""
+"""Requests of lab runs: their validation, and the limit of unfinished runs per person."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ MOST_NAMED = 20
 
 @dataclass(frozen=True, kw_only=True)
 class LabRequest:
-    """What is simulated: days of history, or an uploaded trace; and how, with None and nothing for as it is now."""
+    """Input of a run: days of history or an uploaded trace, and changed settings; None or empty: the present ones."""
 
     policies: Sequence[str]
     days: int = USUAL_DAYS

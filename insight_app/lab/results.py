@@ -48,7 +48,7 @@ Figures = Mapping[str, float | None]
 def actual_figures(
     jobs: Sequence[TraceJob], history: History, *, gpus: int, power_w: Mapping[str, float]
 ) -> dict[str, float | None]:
-    """What really happened to the jobs of the trace; energy is of the GPU time by the power of the GPU types."""
+    """Actual figures of the jobs of the trace; energy is GPU time times the power of the GPU types."""
     times = [history.times[UUID(job.name)] for job in jobs]
     jct_h = np.array([(one.finished_at - one.arrived_at).total_seconds() for one in times]) / HOUR_S
     ran_h = np.array([one.ran_s for one in times]) / HOUR_S
@@ -131,7 +131,7 @@ def _gpu_hours(runs: Iterable[Run]) -> Mapping[str, float]:
 
 
 def _energy_kwh(gpu_hours: Mapping[str, float], power_w: Mapping[str, float]) -> float | None:
-    """Of GPUs while jobs have them, by the power of their types; None where that of one is not known."""
+    """Energy of GPUs while jobs have them, by the power of their types; None if a power is not known."""
     if any(hours and not power_w.get(gpu_type) for gpu_type, hours in gpu_hours.items()):
         return None
     return sum(hours * power_w.get(gpu_type, 0.0) for gpu_type, hours in gpu_hours.items()) / 1000
@@ -182,7 +182,7 @@ def _changes(
 
 
 def _group(rows: Sequence[int], before_s: Floats, after_s: Floats) -> dict[str, Any]:
-    """Over the jobs that are done in both."""
+    """Mean JCT and its change, over the jobs that are done in both."""
     both = [row for row in rows if not np.isnan(before_s[row] + after_s[row])]
     before, after = (float(jct_s[both].mean()) / HOUR_S if both else None for jct_s in (before_s, after_s))
     return {"jobs": len(both), "avg_jct_h": after, "change": _change(after, before)}
@@ -235,7 +235,7 @@ def _about(error: float | None) -> str:
 
 
 def _beside_truth(error: float) -> str:
-    """The simulated mean beside what really happened; `error` is its relative difference."""
+    """The simulated mean beside the actual one; `error` is its relative difference."""
     size = f"{abs(error):.0%}"
     if size == "0%":
         return "the real one"

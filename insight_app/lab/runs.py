@@ -44,7 +44,7 @@ def round_turn_and_lab(holder: str, now: datetime) -> bool:
 
 
 def claim_run(now: datetime) -> LabRun | None:
-    """The oldest run of the queue, if none is running; the first to ask has it."""
+    """Claim the oldest run of the queue, if none is running, by a conditional update."""
     if not LabRun.objects.unfinished().exists():
         return None
     give_back_lost(now)
@@ -66,7 +66,7 @@ def _claimed(run: LabRun | None, now: datetime) -> LabRun | None:
 
 
 def give_back_lost(now: datetime) -> None:
-    """Put runs whose process is silent back into the queue; the second time they have failed."""
+    """Requeue runs whose process no longer reports; the second time they fail."""
     for run in LabRun.objects.filter(state=LabRun.State.RUNNING, told_at__lt=now - SILENT):
         note_lost(run, now)
 
@@ -101,7 +101,7 @@ def _run_in_a_process(run: LabRun) -> None:
 
 
 def follow(process: "subprocess.Popen[bytes]", run: LabRun, *, longest: timedelta = LONGEST) -> None:
-    """Tell that the process lives until it has ended; kill it if the run was cancelled, or takes too long."""
+    """Report that the process lives until it has ended; kill it if the run was cancelled, or takes too long."""
     limit_memory(process.pid)
     with suppress(OSError):  # where memory is short it goes first, and not the service
         Path(f"/proc/{process.pid}/oom_score_adj").write_text("1000")

@@ -25,7 +25,7 @@ PART_OF_MACHINE = 4
 
 
 def memory_limit_mib() -> int:
-    """As it is set, else by the machine's memory."""
+    """The configured limit, else one by the machine's memory."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // MIB
     return int(settings.MOTLEY_LAB_MEMORY_MIB or max(LEAST_MIB, machine // PART_OF_MACHINE))
 
@@ -69,7 +69,7 @@ def read_node_gpus() -> NodeGpus:
 
 
 def with_node_changes(there: NodeGpus, changes: Mapping[str, int]) -> NodeGpus:
-    """With nodes of the usual size added, or taken; raises NoSuchNodes."""
+    """The nodes with nodes of the usual size added or removed; raises NoSuchNodes."""
     changed = {gpu_type: _changed(gpu_type, nodes, changes.get(gpu_type, 0)) for gpu_type, nodes in there.items()}
     for gpu_type in changes.keys() - there.keys():
         known = ", ".join(there) or "none"
@@ -88,7 +88,7 @@ def _changed(gpu_type: str, nodes: Sequence[int], change: int) -> Sequence[int]:
 
 
 def cluster_words(nodes: NodeGpus) -> str:
-    """As the simulator reads it: a100=2x8,v100=4x4."""
+    """The cluster in the simulator's syntax: a100=2x8,v100=4x4."""
     sizes = ((gpu_type, *pair) for gpu_type, of_type in nodes.items() for pair in sorted(Counter(of_type).items()))
     return ",".join(f"{gpu_type}={count}x{gpus}" for gpu_type, gpus, count in sizes)
 
@@ -134,7 +134,7 @@ class TeamLimits:
     most_gpus: Mapping[str, int] = field(default_factory=dict)
 
     def words(self, *, teams: Collection[str], gpu_types: Collection[str]) -> LimitWords:
-        """As the simulator reads them, for jobs of these teams on these GPU types.
+        """The limits in the simulator's syntax, for jobs of these teams on these GPU types.
 
         Quotas of other teams matter only by what they do not lend.
         """
@@ -159,7 +159,7 @@ def _words(limits: Iterable[MostGpusWords | QuotaWords | BudgetWords]) -> str | 
 
 
 def read_team_limits(began_at: datetime) -> TeamLimits:
-    """Those that teams have now, the budgets with what was used when the history began: at most four queries."""
+    """Present limits of teams, budgets with their use when the history began: at most four queries."""
     most_gpus = {name: gpus for name, gpus in Team.objects.values_list("name", "max_gpus") if gpus is not None}
     quotas = TeamQuota.objects.values_list("team__name", "gpu_type__name", "gpus", "borrowing_limit", "lending_limit")
     budgets = Budget.objects.values_list("team__name", "gpu_hours", "period", "kind")
@@ -171,7 +171,7 @@ def read_team_limits(began_at: datetime) -> TeamLimits:
 def with_limit_changes(
     limits: TeamLimits, quotas: Sequence[QuotaChange], budgets: Sequence[BudgetChange]
 ) -> TeamLimits:
-    """With these in place of those of the same teams and types."""
+    """The limits with these in place of those of the same teams and types."""
     of_types = {**limits.quotas, **{one[:2]: QuotaWords(*one) for one in quotas if one.gpus is not None}}  # type: ignore[arg-type]  # gpus is known
     of_teams = {**limits.budgets, **{one.team: BudgetWords(*one) for one in budgets if one.gpu_hours is not None}}  # type: ignore[arg-type]  # gpu_hours is known
     changed = TeamLimits(

@@ -93,7 +93,7 @@ class Source:
 
 
 class NotAllowed(Exception):
-    """The one who asked may not have it simulated any more."""
+    """The owner of the run may no longer have it simulated."""
 
 
 class NothingRan(Exception):
@@ -155,7 +155,7 @@ def with_weights(jobs: Sequence[TraceJob], weights: Mapping[str, float]) -> Sequ
 
 
 def _present(nodes: NodeGpus, source: Source, limits: TeamLimits) -> tuple[Scenario, str]:
-    """Rounds as they are on a cluster of these nodes, under these limits of teams, and the policy."""
+    """The present settings of rounds and policy, on a cluster of these nodes and under these limits of teams."""
     setting = PolicySetting.objects.current()
     usual = with_defaults(setting.policy, {})
     chosen = {name: value for name, value in setting.parameters.items() if value != usual.get(name)}
@@ -215,7 +215,7 @@ def _planned(plan: Plan, trace: Path, throughputs: str) -> Comparison:
 
 
 def _teller(run: LabRun) -> Tell:
-    """Writes the progress from time to time; raises Superseded once the run is no longer this process's."""
+    """Callback that writes the progress at intervals; raises Superseded once another process has the run."""
     told_s = -TELL_EVERY_S
 
     def tell(done: int, total: int) -> None:

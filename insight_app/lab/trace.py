@@ -35,7 +35,7 @@ def numbered(kind: str, name: str) -> str:
 
 
 def trace_of(history: History, naming: Naming = as_they_are, *, began: datetime | None = None) -> list[TraceJob]:
-    """The jobs of which work is known, by arrival; time starts with the first, or with `began`.
+    """The jobs whose work is known, by arrival; time starts with the first, or with `began`.
 
     The work is the steps that the job reported, else those that its rates make of the time that it ran.
     """

@@ -1,4 +1,4 @@
-"""Uploaded traces, in any format that the simulator reads without a folder of recordings: checked at the door."""
+"""Validation of uploaded traces, in any format that the simulator reads without a folder of recordings."""
 
 import csv
 from collections.abc import Iterator, Sequence
@@ -51,7 +51,7 @@ def read_upload(upload: Upload) -> Sequence[TraceJob]:
 
 
 def _refusals(upload: Upload) -> Iterator[tuple[str, str]]:
-    """Place and reason of what can be told before the trace is read."""
+    """Faults that can be found before the trace is read: place and reason."""
     if upload.format_name not in UPLOAD_FORMATS:
         known = ", ".join(UPLOAD_FORMATS)
         yield FORMAT, f"There is no format {upload.format_name!r:.40} of uploaded traces; choose from {known}."

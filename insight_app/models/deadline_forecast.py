@@ -1,4 +1,4 @@
-"""Forecasts of whether jobs meet their deadlines, kept until that is known, and judged by it."""
+"""Forecasts of whether jobs meet their deadlines, kept and compared with the outcome."""
 
 from django.db import models
 from django.db.models import Q

@@ -1,4 +1,4 @@
-"""Forecasts of starts and ends that are kept until the truth is known, and judged by it."""
+"""Forecasts of starts and ends, kept and compared with the outcome."""
 
 from django.db import models
 from django.db.models import Q

@@ -1,4 +1,4 @@
-"""Runs of the policy lab: what was asked, how far it is, and the result; and the traces that were uploaded for them."""
+"""Runs of the policy lab with their request, progress and result, and the traces uploaded for them."""
 
 import gzip
 from typing import Self

@@ -13,12 +13,12 @@ EVERY = timedelta(minutes=1)
 
 class PolicyGuardQuerySet(models.QuerySet["PolicyGuard"]):
     def current(self) -> "PolicyGuard | None":
-        """That of the setting in force, if it was chosen from a run of the lab."""
+        """Guard of the setting in force, if it was chosen from a run of the lab."""
         newest = PolicySetting.objects.order_by("-id").values("pk")[:1]
         return self.select_related("setting__created_by").filter(setting=Subquery(newest)).first()
 
     def due(self, now: datetime) -> "PolicyGuard | None":
-        """The current one, if a minute has passed since its last verdict; a last time once its time is over."""
+        """The current guard, if a minute has passed since its last verdict; once more when its time is over."""
         newest = PolicySetting.objects.order_by("-id").values("pk")[:1]
         waited = Q(judged_at=None) | Q(judged_at__lte=now - EVERY) | Q(judged_at__gt=now)  # the clock was set back
         guards = self.filter(waited, setting=Subquery(newest)).exclude(judged_at__gte=F("until"))

@@ -1,4 +1,4 @@
-"""Effects of a policy since it was chosen: jobs that ended or came, and how busy GPUs were; four queries."""
+"""Effects of a policy since it was chosen: jobs that ended or were submitted, and GPU utilization; four queries."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class _Ended(NamedTuple):
 
 
 def read_effects(since: datetime, now: datetime) -> Observed:
-    """What happened from the change until now."""
+    """Read the jobs and the utilization from the change until now."""
     ended, came = _ended(since, now), Job.objects.filter(created_at__gte=since, created_at__lt=now)
     return Observed(
         hours=(now - since).total_seconds() / HOUR_S,
@@ -67,7 +67,7 @@ def _ended(since: datetime, now: datetime) -> Sequence[_Ended]:
 
 
 def _waits_s(came: Any, now: datetime) -> list[float]:
-    """Of those that no begin time, hold or other job keeps waiting."""
+    """Waits of jobs that do not wait for a begin time, a release or another job."""
     free = came.filter(begin_time=None, held=False, needs=None).exclude(started_at=None, finished_at__isnull=False)
     rows = free.order_by("-created_at").values_list("created_at", "started_at")[:MOST_JOBS]
     return [((started_at or now) - created_at).total_seconds() for created_at, started_at in reversed(rows)]
@@ -82,7 +82,7 @@ def _utilization(since: datetime, now: datetime) -> float | None:
 
 @dataclass(frozen=True)
 class RestartCost:
-    """What restarts by decisions of the policy took of the GPU time of attempts that ended."""
+    """GPU time spent on restarts by decisions of the policy, of attempts that ended."""
 
     since: datetime
     preempted: int
@@ -122,7 +122,7 @@ def read_restart_cost(since: datetime, now: datetime) -> RestartCost:
 
 
 def spreads_before(now: datetime, *, longest_h: float) -> list[dict[str, float | None]]:
-    """How much the means of past windows differed, for windows of an hour and its doubles up to the longest."""
+    """Standard deviation of the means of past windows, for windows of 1, 2, 4, ... hours."""
     ended = _ended(now - BEFORE, now)
     at_h = np.array([job.finished_at.timestamp() for job in ended], dtype=float) / HOUR_S
     columns = {"avg_jct_h": _jct_h(ended), "queueing_h": _queueing_h(ended), "restarts_per_job": _restarts(ended)}

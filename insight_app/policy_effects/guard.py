@@ -50,7 +50,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class Predicted:
-    """Figures of the lab: of the chosen policy, of the one before, and what really happened under that."""
+    """Figures of the lab: of the chosen policy, of the one before, and the actual ones under the latter."""
 
     chosen: Figures
     present: Figures
@@ -65,7 +65,7 @@ class Predicted:
         return cls(**{name: document[name] for name in names})
 
     def spread(self, figure: str, hours: float) -> float | None:
-        """Between the longest windows that are no longer than the time since the change; None: not known."""
+        """Spread between the longest windows not longer than the time since the change; None: not known."""
         known = [one for one in self.spreads if one[figure] is not None]
         short = [one for one in known if (one["hours"] or 0.0) <= hours] or known[:1]
         return short[-1][figure] if short else None
@@ -77,7 +77,7 @@ class Band(NamedTuple):
 
 
 class Measure(NamedTuple):
-    """A figure that is watched: what it is called, what it is compared with, and differences too small to count."""
+    """A figure that is watched: its name, the predicted figure, and the difference that is ignored."""
 
     label: str
     figure: str
@@ -122,7 +122,7 @@ class Verdict:
 
 
 def judge(predicted: Predicted, observed: Observed) -> Verdict:
-    """Whether the effects are within the band; of a worse one, whether another load may be the reason."""
+    """Verdict on the effects: within the band or not, and whether another load may explain a worse one."""
     effects = list(_effects(predicted, observed))
     arrivals = _arrivals(predicted, observed)
     worse = [effect for effect in effects if effect.state == State.WORSE]
@@ -141,7 +141,7 @@ def judge(predicted: Predicted, observed: Observed) -> Verdict:
 
 
 def lab_band(predicted: float, simulated: float, actual: float) -> Band:
-    """The prediction, off by the factor by which the lab's simulation was; by the difference where one is zero."""
+    """Prediction divided and multiplied by the lab's error factor; minus and plus its error if a figure is zero."""
     if simulated > 0 and actual > 0:
         off = max(simulated / actual, actual / simulated)
         return Band(predicted / off, predicted * off)
@@ -166,7 +166,7 @@ def window_spread(at_h: Floats, values: Floats, hours: float) -> float | None:
 
 
 def expected(predicted: Predicted, figure: str, part_after: float) -> Band | None:
-    """Band of a mean of which this part came after the change; the rest may be as under the policy before, too."""
+    """Band of a mean of which this fraction is from after the change; the rest may be as under the previous policy."""
     figures = predicted.chosen.get(figure), predicted.present.get(figure), predicted.actual.get(figure)
     chosen, present, actual = figures
     if chosen is None or present is None or actual is None:
@@ -201,7 +201,7 @@ class _Found(NamedTuple):
 
 
 def _spread(predicted: Predicted, observed: Observed, measure: Measure, part_after: float) -> float | None:
-    """Between past windows, in proportion to the mean that is predicted; None: not known."""
+    """Spread between past windows, scaled to the predicted mean; None: not known."""
     spread = predicted.spread(measure.figure, observed.hours)
     if spread is None:
         return None
@@ -238,7 +238,7 @@ def _side(value: float, band: Band, measure: Measure) -> PolicyGuard.State:
 
 
 def _arrivals(predicted: Predicted, observed: Observed) -> float | None:
-    """Jobs that came per hour, over those per hour in the lab's history."""
+    """Ratio of the arrival rate to that of the lab's history."""
     usual = predicted.arrivals_per_h
     return observed.arrivals / observed.hours / usual if usual and observed.hours > 0 else None
 

@@ -1,4 +1,4 @@
-"""Watch of the policy in force: its effects are judged once a minute, and undone if its guard was told to."""
+"""Watch of the policy in force: its effects are judged once a minute, and the policy undone if the guard says so."""
 
 import logging
 from collections.abc import Mapping
@@ -42,6 +42,6 @@ def _columns(verdict: Verdict, now: datetime) -> Mapping[str, object]:
 
 
 def _warn(guard: PolicyGuard, verdict: Verdict) -> None:
-    """Once, when it becomes so."""
+    """Log a warning when the verdict becomes worse."""
     if guard.state != verdict.state:
         log.warning("the policy %s: %s", guard.setting.policy, verdict.message)

@@ -1,1 +1,1 @@
-"""Forecasts of when jobs start and end: played in a process of their own, recorded, and judged by the outcome."""
+"""Forecasts of starts and ends by Monte Carlo simulation of rounds, in a separate process; recorded and evaluated."""

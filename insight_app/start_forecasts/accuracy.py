@@ -1,4 +1,4 @@
-r"""How good forecasts of starts and ends were: coverage, pinball loss and error of the median, by class.
+r"""Accuracy of forecasts of starts and ends: coverage, pinball loss and error of the median, by class.
 
 The pinball loss of the quantile q with the value x, when it was y, is
 
@@ -57,7 +57,7 @@ class Score(NamedTuple):
 
 
 class ForecastAccuracy(NamedTuple):
-    """How the forecasts of one class turned out: of start or finish, by horizon, of known or unknown length."""
+    """Accuracy of the forecasts of one class: event (start or finish), horizon, known or unknown length."""
 
     event: str
     from_s: float
@@ -75,7 +75,7 @@ class ForecastAccuracy(NamedTuple):
 
 
 class TeamJudgement(NamedTuple):
-    """How the forecasts of one team's jobs turned out: of start or finish."""
+    """Accuracy of the forecasts of one team's jobs, by event (start or finish)."""
 
     team: str
     event: str

@@ -1,4 +1,4 @@
-"""When arrays are done: the latest of their tasks' forecasts, as lists show it in one row."""
+"""Forecasts of arrays: the latest of their tasks' forecasts, shown as one row of a list."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -49,6 +49,6 @@ def _shown(row: Mapping[str, Any]) -> ShownForecast:
 
 
 def _latest(row: Mapping[str, Any], name: str) -> datetime | None:
-    """None, which is beyond three days, as soon as one task's is."""
+    """The latest of the times; None (beyond three days) if one of them is None."""
     latest: datetime | None = row[f"{name}_Max"] if row[f"{name}_Count"] == row["tasks"] else None
     return latest

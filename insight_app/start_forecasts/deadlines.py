@@ -1,4 +1,4 @@
-"""Probabilities of meeting deadlines, kept as they were shown: completed once the outcome is known, and judged."""
+"""Forecast probabilities of meeting deadlines: kept as shown, completed with the outcome, and evaluated."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -33,7 +33,7 @@ class KnownOutcome(NamedTuple):
 def outcomes_of_deadlines(
     kept: Iterable[OpenDeadline], jobs: Mapping[UUID, Ending], now: datetime
 ) -> tuple[dict[int, KnownOutcome], list[int]]:
-    """The outcomes that are known now, by the forecast's key; and those of what will never be known. Pure."""
+    """Outcomes that are known now, by the forecast's key, and the keys of those that will never be known. Pure."""
     known, never = dict[int, KnownOutcome](), list[int]()
     for one in kept:
         ending = jobs.get(one.job)
@@ -56,7 +56,7 @@ def _outcome(deadline: datetime, ending: Ending, now: datetime) -> KnownOutcome 
 
 
 def close_deadlines(now: datetime) -> None:
-    """Write down which deadlines were met, and delete the forecasts of which that will never be known, in batches."""
+    """Record which deadlines were met, and delete forecasts whose outcome will never be known, in batches."""
     still_open = DeadlineForecast.objects.filter(known_at=None).order_by("pk")
     kept = [OpenDeadline(*row) for row in still_open.values_list(*OpenDeadline._fields)]
     jobs = Job.objects.filter(pk__in=still_open.order_by().values("job")) if kept else Job.objects.none()
@@ -68,7 +68,7 @@ def close_deadlines(now: datetime) -> None:
 
 
 def judge_deadlines() -> Calibration | None:
-    """How the newest probabilities turned out, in one query; None: no outcome is known."""
+    """Calibration of the newest probabilities, in one query; None: no outcome is known."""
     known = DeadlineForecast.objects.filter(known_at__isnull=False).order_by("-known_at", "-pk")
     newest = known.values_list("in_time", "met")[:MOST_OUTCOMES]
     return Calibration.of(Outcome(in_time, bool(met)) for in_time, met in newest)

@@ -1,4 +1,4 @@
-"""Forecasts are written for those who wait, and kept, thinned, until the truth is known.
+"""Store of forecasts: the present ones of all unfinished jobs, and a sample that is kept until the outcome is known.
 
 Kept are a forecast at the submission, one at the start, and of some jobs one each hour. What is shown is corrected
 by how those turned out that were kept before.
@@ -39,7 +39,7 @@ EVERY = timedelta(hours=1)
 
 @dataclass(frozen=True, eq=False)
 class MadeForecast:
-    """Forecast of one job: quantiles (3,) of each event in seconds, as they were played and as they are shown."""
+    """Forecast of one job: quantiles (3,) of each event in seconds, as simulated and as shown."""
 
     job: UUID
     team_id: int
@@ -58,7 +58,7 @@ class MadeForecast:
 
 
 class OpenForecast(NamedTuple):
-    """A kept forecast whose truth is not known yet."""
+    """A kept forecast whose outcome is not known yet."""
 
     pk: int
     job: UUID
@@ -68,7 +68,7 @@ class OpenForecast(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """What is known of a job by now."""
+    """Start and end of a job, as far as they are known."""
 
     state: str
     started_at: datetime | None
@@ -76,7 +76,7 @@ class Ending(NamedTuple):
 
 
 def record_forecasts(asked: ForecastInput, found: Intervals | None, now: datetime) -> None:
-    """Write the forecasts of all jobs anew, and keep what is due; None: there are no jobs.
+    """Replace the forecasts of all jobs, and keep those that are due; None: there are no jobs.
 
     All is read before the transaction, which on SQLite keeps everybody else from writing.
     """
@@ -91,7 +91,7 @@ def record_forecasts(asked: ForecastInput, found: Intervals | None, now: datetim
 
 
 def close_outcomes() -> None:
-    """Write down what has come true of the forecasts that are kept, and delete those that never will, in batches."""
+    """Record the outcomes of kept forecasts, and delete those that will never have one, in batches."""
     happened, never = came_true(read_open(), _endings())
     rewrite(KeptForecast, ("happened_at",), {pk: (at,) for pk, at in happened.items()})
     for first in range(0, len(never), ROWS_PER_BATCH):
@@ -102,12 +102,12 @@ def close_outcomes() -> None:
 
 
 def made_forecasts(asked: ForecastInput, found: Intervals, correction: Correction) -> list[MadeForecast]:
-    """The forecast of each job, corrected by how those before turned out."""
+    """The forecast of each job, corrected by the errors of earlier forecasts."""
     return [made_forecast(asked, found, correction, at) for at in range(len(asked.jobs))]
 
 
 def made_forecast(asked: ForecastInput, found: Intervals, correction: Correction, at: int) -> MadeForecast:
-    """The forecast of the job in this row, corrected by how those before turned out."""
+    """The forecast of the job in this row, corrected by the errors of earlier forecasts."""
     job, runs, kind = asked.jobs[at], bool(asked.runs[at]), int(found.gpu_type[at])
     known = job.steps_in_all is not None
     played = ({} if runs else {Event.START: found.start_s[at]}) | {Event.FINISH: found.finish_s[at]}
@@ -141,7 +141,7 @@ def shown_quantiles(
 def forecasts_due(
     made: Iterable[MadeForecast], kept: Iterable[OpenForecast], now: datetime
 ) -> Iterator[tuple[MadeForecast, Occasion]]:
-    """Those forecasts that are kept, and on what occasion."""
+    """The forecasts that are to be kept, each with its occasion."""
     made = list(made)
     each_hour = set(nsmallest(MOST_HOURLY, (one.job for one in made), key=lambda job: crc32(job.bytes)))
     occasions: dict[UUID, set[str]] = {}
@@ -176,7 +176,7 @@ def _kept_rows(one: MadeForecast, occasion: Occasion, now: datetime) -> Iterator
 
 
 def _deadline_rows(due: Iterable[MadeForecast], now: datetime) -> Iterator[dict[str, Any]]:
-    """Those that tell the probability of a deadline which has not passed."""
+    """Rows of forecasts with the probability of a deadline that has not passed."""
     for one in due:
         if one.in_time is not None and one.deadline is not None and one.deadline > now:
             columns = {name: getattr(one, name) for name in ("job", "team_id", "deadline", "in_time")}
@@ -189,7 +189,7 @@ def _columns(of: str, quantiles_s: Floats) -> dict[str, float | None]:
 
 
 def came_true(kept: Iterable[OpenForecast], jobs: Mapping[UUID, Ending]) -> tuple[dict[int, datetime], list[int]]:
-    """When what was forecast has happened, by the forecast's key; and those of what never will.
+    """Times at which forecast events happened, by the forecast's key, and the keys of events that never will.
 
     How long a job would have taken that failed or was cancelled is not known.
     """
@@ -214,13 +214,13 @@ def _at(event: str, ending: Ending) -> datetime | None:
 
 
 def read_open() -> list[OpenForecast]:
-    """The forecasts whose truth is not known."""
+    """Kept forecasts whose outcome is not known."""
     rows = KeptForecast.objects.filter(happened_at=None).order_by("pk")
     return [OpenForecast(*row) for row in rows.values_list(*OpenForecast._fields)]
 
 
 def read_shown() -> list[tuple[ForecastClass, Outcome]]:
-    """How the newest forecasts that came true turned out, as they were shown; the newest last."""
+    """Outcomes of the newest completed forecasts, as they were shown; the newest last."""
     known = KeptForecast.objects.filter(happened_at__isnull=False, shown_high_s__isnull=False)
     newest = known.order_by("-happened_at", "-pk").values_list(*_outcome_columns("shown"))
     rows = [tuple(row) for row in reversed(newest[:MOST_OUTCOMES])]
@@ -228,7 +228,7 @@ def read_shown() -> list[tuple[ForecastClass, Outcome]]:
 
 
 def read_played(now: datetime) -> list[tuple[ForecastClass, Outcome]]:
-    """How the newest forecasts have turned out so far, as they were played; the newest last."""
+    """Outcomes so far of the newest forecasts, as they were simulated; the newest last."""
     newest = KeptForecast.objects.filter(played_high_s__isnull=False).order_by("-pk")
     rows = newest.values_list(*_outcome_columns("played"))[:MOST_OUTCOMES]
     return [_outcome(row, now=now) for row in reversed(rows)]
@@ -263,7 +263,7 @@ def _seconds(made_at: datetime, happened_at: datetime) -> float:
 
 
 def _endings() -> dict[UUID, Ending]:
-    """Of the jobs of all forecasts whose truth is not known."""
+    """Start and end of the jobs of all forecasts whose outcome is not known."""
     of_open = KeptForecast.objects.filter(happened_at=None).values("job")
     rows = Job.objects.filter(pk__in=of_open).values_list("pk", *Ending._fields)
     return {pk: Ending(*row) for pk, *row in rows}

@@ -1,4 +1,4 @@
-"""Lengths that no job tells: what is left of each job by the durations of others, also of those that still run."""
+"""Remaining lengths of jobs that declare none: drawn from durations of others, censored ones included."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ def left_by_others(
     base_gpus: Floats,
     done_s: Floats,
 ) -> list[DurationLeft | None]:
-    """What is left of each row; None: its length is known otherwise, or too few others took longer.
+    """Samples of the remaining length of each row; None if its length is known, or too few others took longer.
 
     The first rows are the jobs that are there, the others samples, which are not counted again. An array is one
     observation, once a task of it has ended.
@@ -41,5 +41,5 @@ def left_by_others(
 
 
 def traits_of(job: JobRow, gpus: int) -> JobTraits:
-    """What tells of its duration, by the GPUs of its smallest gang."""
+    """Traits by which durations are estimated, with the GPUs of the smallest gang."""
     return JobTraits(job.owner_id, job.name, gpus, job.team_id)

@@ -1,4 +1,4 @@
-"""Nodes as forecasts take them: some that are out of service now come back, after a maintenance or once they are woken.
+"""Nodes in forecasts: some that are out of service return, after a maintenance or once they are woken.
 
 A node that sleeps is woken for the jobs that wait, as `accounting_app.energy.wake` does: it takes jobs after its boot
 time. One that is being woken takes them once that is over.
@@ -45,7 +45,7 @@ def read_coming_back() -> set[int]:
 
 
 def in_service_again(nodes: Sequence[NodeRow], coming_back: set[int], boots: Mapping[int, float]) -> list[NodeRow]:
-    """The nodes as they will be: in service if they are, or come back. Pure."""
+    """The nodes, in service if they are now or will return. Pure."""
     return [node._replace(in_service=node.in_service or node.id in coming_back or node.id in boots) for node in nodes]
 
 

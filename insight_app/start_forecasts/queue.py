@@ -1,4 +1,4 @@
-"""The queue that is played: jobs that wait for others or for their array beside those of a round, and its front."""
+"""Queue of a forecast: the jobs of a round and those that wait for others or for their array; and its front."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -17,7 +17,7 @@ MOST_JOBS = 2_000
 
 
 def read_needs() -> Needs:
-    """Queued jobs that wait for others, and the jobs that have not ended as it takes."""
+    """Queued jobs that wait for others, and the parents whose condition is not fulfilled."""
     needs: dict[UUID, set[UUID]] = defaultdict(set)
     unmet = JobDependency.objects.unmet().filter(child__state=Job.State.QUEUED, child__held=False)
     for child, parent in unmet.values_list("child_id", "parent_id"):
@@ -48,7 +48,7 @@ def front_of_queue(jobs: Sequence[JobRow], most: int, *, strict: bool) -> list[J
 
 
 def never_free(jobs: Collection[UUID], needs: Needs) -> set[UUID]:
-    """Those of the jobs that wait, directly or not, for one that is not among them."""
+    """Jobs that wait, directly or indirectly, for a job that is not among them."""
     free = set(jobs)
     while stuck := {job for job in free & needs.keys() if not needs[job] <= free}:
         free -= stuck
@@ -56,7 +56,7 @@ def never_free(jobs: Collection[UUID], needs: Needs) -> set[UUID]:
 
 
 def waits_of(jobs: Sequence[JobRow], needs: Needs) -> Waits:
-    """What the jobs wait for beside GPUs, by row."""
+    """Conditions other than GPUs that the jobs wait for, by row."""
     row_of = {job.id: row for row, job in enumerate(jobs)}
     limits = {job.array_id: job.at_a_time for job in jobs if job.array_id and job.at_a_time}
     number = {array: n for n, array in enumerate(limits)}

@@ -1,4 +1,4 @@
-"""Input of a run of forecasts: a round's snapshot with samples of arrivals behind, and what is not known of its rows.
+"""Input of a run of forecasts: a round's snapshot with sampled arrivals appended, and distributions of the unknowns.
 
 Samples are the newest jobs of the last two weeks, as fresh copies in the queue: futures draw their arrivals from them.
 """
@@ -53,7 +53,7 @@ MOST_SAMPLES = 2_000
 
 
 class Sample(NamedTuple):
-    """A job that was submitted in the last weeks: its copy in the queue, and what became of it."""
+    """A job that was submitted in the last weeks: its copy in the queue, and its outcome."""
 
     row: JobRow
     job: UUID
@@ -74,7 +74,7 @@ class History(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ForecastInput:
-    """What is played, and the m jobs behind its first rows."""
+    """Input of the simulation, and the m jobs of its first rows."""
 
     present: Present
     unknowns: Unknowns
@@ -254,7 +254,7 @@ def _unknowns(
     budgets: Mapping[int, TeamBudget],
     now: datetime,
 ) -> Unknowns:
-    """What is not known; `budgets`: those that are used up."""
+    """The unknowns of the rows; `budgets`: those that are used up."""
     problem, samples = snapshot.problem, history.samples
     every = [*jobs, *(sample.row for sample in samples)]
     done_s = seconds_worked(

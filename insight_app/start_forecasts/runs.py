@@ -58,7 +58,7 @@ def forecast_when_due(now: datetime) -> None:
 
 
 def claim_run(now: datetime) -> ForecastRun | None:
-    """The run that is due; the first to ask has it. None: none is due."""
+    """Claim the run that is due, by a conditional insert; None if none is due."""
     last = ForecastRun.objects.order_by("-round").first()
     if last is not None and last.started_at <= now < _next_at(last):  # it starts after now: a clock was set back
         return None

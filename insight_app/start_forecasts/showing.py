@@ -91,7 +91,7 @@ def why_none(job: Job) -> str:
 
 
 def _why_outdated(row: JobForecast, *, waits: bool) -> str:
-    """Why the last forecast of a job holds no more; empty: it does."""
+    """Why the last forecast of a job is outdated; empty if it is not."""
     if _is_old(row):
         return f"The last forecast of the job is older than {SHOWN_FOR.seconds // 60} min: no run has ended since."
     if waits and row.runs:
@@ -102,7 +102,7 @@ def _why_outdated(row: JobForecast, *, waits: bool) -> str:
 
 
 def _why_not_now(job: Job) -> str:
-    """Why the last runs have no forecast of a job that waits or runs."""
+    """Why the last runs did not forecast a job that waits or runs."""
     row = JobForecast.objects.filter(pk=job.pk).first()
     if row is not None and (outdated := _why_outdated(row, waits=job.state == Job.State.QUEUED)):
         return outdated

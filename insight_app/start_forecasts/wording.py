@@ -13,7 +13,7 @@ LATE, LATE_S = "at any time ({} overdue)", 15
 
 
 def interval_words(interval: Interval, now: datetime) -> str:
-    """When an event is expected; quantiles that read the same are told once, and those that have come are now."""
+    """Text of the expected time; equal quantiles are merged, and past ones are written as now."""
     if (late_s := overdue_s(interval, now)) >= LATE_S:
         return LATE.format(_duration(late_s))
     least, median, most = (_from_now(at, now) for at in (interval.low, interval.median, interval.high))

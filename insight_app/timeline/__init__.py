@@ -1,1 +1,1 @@
-"""Timeline of GPUs: what held them, what is expected to, and when nodes were out of service."""
+"""Timeline of GPUs: the attempts that held them, forecasts, and times in which nodes were out of service."""

@@ -10,7 +10,7 @@ COARSER = 2.0
 
 
 class Block(NamedTuple):
-    """What is drawn as one bar on `rows` adjacent rows: a run, or several short ones that fill a part of its time.
+    """One bar on `rows` adjacent rows: a run, or several short ones that fill a fraction of its time.
 
     `group` is what is drawn in one colour.
     """

@@ -1,4 +1,4 @@
-"""Probability that a job runs, over the time ahead, from the quantiles of its start and its end. Pure."""
+"""Probability over time that a job runs, from the quantiles of its start and its end. Pure."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -20,7 +20,7 @@ class Presence(NamedTuple):
 
 
 def presence(forecast: ShownForecast, now: datetime, horizon: datetime) -> Iterator[Presence]:
-    """Where the job may run between now and the horizon; quantiles that are not known lie beyond it."""
+    """Times between now and the horizon in which the job may run; unknown quantiles are beyond the horizon."""
     moments = [now, horizon]
     for interval in (forecast.start, forecast.finish):
         moments += [at for at in _quantiles(interval) if at is not None and now < at < horizon]
@@ -31,7 +31,7 @@ def presence(forecast: ShownForecast, now: datetime, horizon: datetime) -> Itera
 
 
 def _come_by(interval: Interval | None, at: datetime) -> float:
-    """Probability that the event has come by then; one without an interval has come already."""
+    """Probability that the event has happened by then; 1 without an interval."""
     if interval is None:
         return 1.0
     return BELOW[sum(quantile is not None and quantile <= at for quantile in _quantiles(interval))]

@@ -27,7 +27,7 @@ MOST_ATTEMPTS = 20_000
 
 @dataclass(frozen=True)
 class Viewer:
-    """Whose jobs a reader may see: those of these teams; None: of all."""
+    """Teams whose jobs a user may see; None: all teams."""
 
     teams: frozenset[int] | None
 
@@ -40,7 +40,7 @@ class Viewer:
 
 
 class JobName(NamedTuple):
-    """What names a job on a timeline."""
+    """Name of a job on a timeline."""
 
     pk: UUID
     name: str
@@ -71,7 +71,7 @@ class Run(NamedTuple):
 
     @property
     def ended_as(self) -> str:
-        """Its outcome, or that it runs; empty: not the reader's to know."""
+        """The outcome, or that it runs; empty if the reader may not see it."""
         return self.outcome if self.ended_at else "running"
 
 
@@ -112,7 +112,7 @@ class NodeWindow(NamedTuple):
 
     @classmethod
     def of(cls, row: WindowRow, names: Mapping[int, str]) -> Self:
-        """With those nodes that have names here."""
+        """The window restricted to nodes that have names here."""
         nodes = sorted(names[node] for node in row.nodes if node in names)
         return cls(row.window, tuple(nodes), row.begins_at, row.ends_at, row.team, row.reason)
 
@@ -138,7 +138,7 @@ class Timeline:
     """Whether there were more runs than are shown."""
 
     def cut_to(self, frame: Frame) -> Self:
-        """Of a shorter time, in which all of its runs began."""
+        """The timeline cut to a shorter frame, in which all of its runs began."""
         outages = [one for one in self.outages if frame.meets(one.since, one.until)]
         windows = [one for one in self.windows if frame.meets(one.since, one.until)]
         return replace(self, frame=frame, outages=outages, windows=windows)

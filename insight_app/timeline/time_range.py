@@ -1,4 +1,4 @@
-"""Windows of the timeline: how much of the past and of what is expected they show."""
+"""Time windows of the timeline: length of the past and of the forecast that they show."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -48,7 +48,7 @@ class Frame:
         return cls(now - window.past, now, now + window.ahead)
 
     def meets(self, since: datetime, until: datetime | None) -> bool:
-        """Whether a time, without an end if `until` is None, lies in a part of it."""
+        """Whether a time span overlaps the frame; it has no end if `until` is None."""
         return since < self.until and (until is None or until > self.since)
 
     @property

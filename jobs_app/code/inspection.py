@@ -1,4 +1,4 @@
-"""Inspection of an uploaded archive: it must be a gzipped tar whose members stay inside the folder they come to."""
+"""Inspection of an uploaded archive: it must be a gzipped tar whose members stay inside the target folder."""
 
 import gzip
 import json
@@ -97,7 +97,7 @@ def _refuse_excess(files: int, unpacked_bytes: int) -> None:
 
 
 def _refuse_special(archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
-    """Refuse what a folder of code does not have, and what `tarfile` and tar may take for different things."""
+    """Refuse special members, and members that `tarfile` and tar may interpret differently."""
     if not (member.isreg() or member.isdir() or member.issym()) or member.size < 0:
         raise InvalidSpec.at("", "unsafe", f"{member.name!r} is neither a file, a folder nor a symbolic link.")
     if member.issparse() or any(key.startswith("GNU.sparse.") for key in member.pax_headers):

@@ -1,4 +1,4 @@
-"""Ends of attempts, in bulk: the verdict on each, its accounts, and the next state of its job."""
+"""Ends of attempts, in bulk: outcome, accounted usage, and the next state of the job."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,7 +42,7 @@ class AttemptIsNotLive(JobsError):
 
 
 class AttemptEnd(NamedTuple):
-    """How an attempt ended, as far as its engine can tell."""
+    """How an attempt ended, as reported by its engine."""
 
     ended_at: datetime
     exit_code: int | None = None

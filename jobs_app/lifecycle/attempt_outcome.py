@@ -89,7 +89,7 @@ def _pause_s(ending: Ending) -> float:
 
 
 def _by_site(ending: Ending) -> Verdict:
-    """The site ended the attempt or could not start it: the job is requeued."""
+    """Verdict on an attempt that the site ended or could not start: the job is requeued."""
     if ending.node_fault:
         verdict = _keep(ending, Outcome.LOST, State.QUEUED, Reason.NO_HEALTHY_NODE, "its node could not start it")
         return replace(verdict, pause_s=NODE_PAUSE_S)
@@ -99,7 +99,7 @@ def _by_site(ending: Ending) -> Verdict:
 
 
 def _lost(ending: Ending) -> Verdict:
-    """A lost attempt that was being cancelled or timed out has ended; the others are requeued."""
+    """Verdict on a lost attempt: the job has ended if it was being cancelled or timed out, else it is requeued."""
     if ending.stop_reason in FOR_GOOD:
         _, state, reason = AFTER_STOP[Attempt.StopReason(ending.stop_reason)]
         return _keep(ending, Outcome.LOST, state, reason)

@@ -1,4 +1,4 @@
-"""Transitions of attempts: started, told to stop, and proven to have no process left (`endings` has their ends)."""
+"""Transitions of attempts: started, asked to stop, proven to have no process left (`attempt_endings` has the ends)."""
 
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -89,7 +89,7 @@ def _where(attempt: Attempt) -> str:
 
 
 def stop_attempt_of(job: Job, reason: StopReason, *, note: str, actor: User | None = None) -> bool:
-    """Tell the job's attempt to stop; a cancel overrides an earlier reason. False if there is no live attempt.
+    """Request the stop of the job's attempt; a cancel overrides an earlier reason. False if there is no live attempt.
 
     An attempt that still waits for its GPUs has no processes, and ends at once.
     """
@@ -106,7 +106,7 @@ def stop_attempt_of(job: Job, reason: StopReason, *, note: str, actor: User | No
 
 
 def preempt(notes: Mapping[int, str], moved: Collection[int] = ()) -> set[int]:
-    """Preempt running attempts, given with a note each, in bulk; return those that were told, the others no longer run.
+    """Preempt running attempts, given with a note each, in bulk; returns those that were still running.
 
     `moved`: those whose jobs go on elsewhere at once. Call it inside a transaction: it locks the rows that it changes.
     """

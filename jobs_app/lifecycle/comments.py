@@ -38,7 +38,7 @@ def delete_comment(comment: JobEvent, *, actor: User, administrator: bool) -> No
 
 
 def _lock(job_id: UUID) -> None:
-    """Lock the job, which may be archived just now: what is said of it then would be lost."""
+    """Lock the job: a comment on a job that is being archived would be lost."""
     lock_job(job_id)
     if not Job.objects.filter(pk=job_id).exists():
         raise JobIsArchived

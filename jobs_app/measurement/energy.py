@@ -1,4 +1,4 @@
-"""Energy of GPUs over a time: as read of the GPUs, and for the rest the power of their type times the time."""
+"""Energy of GPUs over a time: measured where readings exist, else the power of the type times the time."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -86,7 +86,7 @@ class Energy:
 
     @property
     def watt_hours(self) -> float | None:
-        """None: nothing is known of it."""
+        """Energy in watt-hours; None if nothing is known."""
         return None if self.source is EnergySource.UNKNOWN else self.joules / 3600
 
 

@@ -1,4 +1,4 @@
-"""Fading means of measured rates: the rows of a model by their unique key, merged with what is new, in bulk."""
+"""Exponentially fading means of measured rates, updated in bulk by the unique key of their model."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -20,7 +20,7 @@ class Gradients(NamedTuple):
 
     @classmethod
     def of_batch(cls, team: int, workload: str, batch: int, sqr: float | None, var: float | None) -> Self | None:
-        """Scale the variance of a batch to one sample's, which is larger by the batch size; None if it says nothing."""
+        """Scale the variance of a batch to that of one sample, which is larger by the batch size; None if invalid."""
         if batch and sqr is not None and var is not None and min(sqr, var) >= 0 < max(sqr, var):
             return cls(team, workload, sqr, var * batch)
         return None

@@ -18,7 +18,7 @@ from jobs_app.submission.fields import LARGEST_BATCH, LARGEST_RATE
 
 @dataclass(frozen=True)
 class ProgressDelta:
-    """Summary of an attempt's progress file at this moment."""
+    """Present summary of an attempt's progress file."""
 
     attempt: int
     reports: int

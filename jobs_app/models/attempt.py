@@ -26,7 +26,7 @@ class AttemptQuerySet(models.QuerySet["Attempt"]):
         return self.filter(state__in=Attempt.AT_ENGINE)
 
     def ungone(self) -> "AttemptQuerySet":
-        """Attempts of which a process may be left, whether or not they have ended."""
+        """Attempts that may still have processes, whether or not they have ended."""
         return self.filter(gone_at=None)
 
 
@@ -190,7 +190,7 @@ class Attempt(models.Model):
 
     @property
     def goes_on_later(self) -> bool:
-        """Whether it ended so that its job is resumed later."""
+        """Whether its job is resumed after this end."""
         return self.outcome in STOPPED
 
     @property

@@ -21,7 +21,7 @@ class Budget(models.Model):
         QUARTER = "quarter", "quarter, from January, April, July and October"
 
     class Kind(models.TextChoices):
-        """What happens as it is used up."""
+        """Consequence when the budget is used up."""
 
         SOFT = "soft", "soft: the team's weight falls"
         HARD = "hard", "hard: its waiting jobs wait for the next period"

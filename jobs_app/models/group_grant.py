@@ -1,11 +1,11 @@
-"""What the groups of an identity provider have granted a person."""
+"""Grants to a person by groups of an identity provider."""
 
 from django.conf import settings
 from django.db import models
 
 
 class GroupGrant(models.Model):
-    """Teams by name, and whether they are an administrator by a group: what the next login may take back."""
+    """Teams by name, and administrator's rights, granted by groups: the next login may take them back."""
 
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL, primary_key=True, on_delete=models.CASCADE, related_name="group_grant"

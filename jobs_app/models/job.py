@@ -94,7 +94,7 @@ LONGEST_PAUSE = timedelta(minutes=5)
 
 
 def words_of_begin_time(begin_time: datetime) -> str:
-    """Why a job waits that has one."""
+    """Message of a job that waits for its begin time."""
     return f"It is not started before {begin_time.astimezone(UTC):%F %H:%M:%S} UTC, its begin time."
 
 
@@ -122,7 +122,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         return self.filter(models.Exists(mine))
 
     def one_per_array(self) -> "JobQuerySet":
-        """Of the jobs of each array that with the highest index; jobs of no array stay."""
+        """The job with the highest index of each array, and all jobs that are in no array."""
         later = self.order_by().filter(array=models.OuterRef("array"), array_index__gt=models.OuterRef("array_index"))
         return self.filter(~models.Exists(later))
 
@@ -377,7 +377,7 @@ class Job(models.Model):
 
     @property
     def requested(self) -> str:
-        """What it requests, in words: 1 to 4 x A100 or V100; 2 replicas of 2 A100 or 4 V100."""
+        """Requested GPUs as text: 1 to 4 x A100 or V100; 2 replicas of 2 A100 or 4 V100."""
         least, most = self.replicas
         many = f"{least} to {most}" if most > least else f"{least}"
         if not self.replica.several:
@@ -402,7 +402,7 @@ class Job(models.Model):
 
     @property
     def waits_since(self) -> datetime:
-        """Since when it waits in the queue: its begin time is not waiting."""
+        """Time since which it waits in the queue, not counting the wait for its begin time."""
         return arrival_of(self.queued_at, self.begin_time)
 
     def waited_s(self, now: datetime) -> float:

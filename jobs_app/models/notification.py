@@ -82,7 +82,7 @@ class NotificationTarget(models.Model):
 
     @property
     def is_gathered(self) -> bool:
-        """Whether several notifications go into one message: people read it."""
+        """Whether several notifications are combined into one message, because people read it."""
         return self.kind != self.Kind.WEBHOOK
 
     @property
@@ -92,7 +92,7 @@ class NotificationTarget(models.Model):
 
 class NotificationQuerySet(models.QuerySet["Notification"]):
     def due(self, now: datetime) -> "NotificationQuerySet":
-        """Those to be sent now, longest due first."""
+        """Notifications to be sent now, longest due first."""
         ready = Q(target__retry_at=None) | Q(target__retry_at__lte=now)
         return self.filter(ready, state=Notification.State.PENDING, due_at__lte=now).order_by("due_at", "pk")
 

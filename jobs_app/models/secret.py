@@ -19,7 +19,7 @@ class SecretQuerySet(models.QuerySet["Secret"]):
         return self.filter(Q(user=user) | Q(team__isnull=False) if user.is_staff else _of(user)).distinct()
 
     def usable_by(self, user: int, team: int) -> "SecretQuerySet":
-        """Those that a job of this owner (by primary key) and team may have: the team's for its members alone."""
+        """Secrets for a job of this owner (by primary key) and team; the team's only if the owner is a member."""
         return self.filter(Q(user=user) | Q(team=team, team__members=user))
 
 

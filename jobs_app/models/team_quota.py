@@ -53,7 +53,7 @@ class TeamQuota(models.Model):
         return None if self.borrowing_limit is None else self.gpus + self.borrowing_limit
 
     def words_of_excess(self) -> str:
-        """What to tell if the quotas on the type add up to more GPUs than there are; empty: they do not."""
+        """Warning if the quotas on the type exceed its GPUs; empty if they do not."""
         there = Gpu.objects.present().filter(node__in=Node.objects.current(), node__gpu_type=self.gpu_type).count()
         of_type = TeamQuota.objects.filter(gpu_type=self.gpu_type, team__retired_at=None)
         guaranteed = of_type.aggregate(gpus=Sum("gpus"))["gpus"]

@@ -19,7 +19,7 @@ NAT64 = ip_network("64:ff9b::/96")
 
 
 class AddressRefused(Exception):
-    """The host has an address to which nothing is sent."""
+    """The host has an address that is not allowed."""
 
 
 def addresses_of(host: str, port: int) -> list[Address]:
@@ -48,7 +48,7 @@ def literal_address(host: str) -> Address | None:
 
 
 def _embedded(address: Address) -> Iterable[Address]:
-    """IPv4 addresses to which a translator or tunnel would carry what is sent to this IPv6 address."""
+    """IPv4 addresses embedded in this IPv6 address, to which a translator or tunnel would forward packets."""
     if isinstance(address, IPv6Address):
         teredo = address.teredo or ()
         nat64 = [IPv4Address(int(address) & 0xFFFFFFFF)] if address in NAT64 else []
@@ -56,7 +56,7 @@ def _embedded(address: Address) -> Iterable[Address]:
 
 
 class GuardedBackend(httpcore.NetworkBackend):
-    """Network of one exchange: connects to checked addresses only, and until a deadline."""
+    """Network backend of one exchange: connects to checked addresses only, until a deadline."""
 
     def __init__(self, allowed: Sequence[Network], *, encrypted: bool, longest_s: float) -> None:
         self._allowed, self._encrypted = allowed, encrypted
@@ -114,7 +114,7 @@ class DeadlineStream(httpcore.NetworkStream):
 
 
 def left_s(until: float) -> float:
-    """Seconds until the deadline, which raises when it is over."""
+    """Seconds until the deadline; raises when it has passed."""
     left = until - monotonic()
     if left <= 0:
         raise httpcore.ReadTimeout("It took too long.")

@@ -20,14 +20,14 @@ Kind = NotificationTarget.Kind
 
 
 class ParsedAddress(NamedTuple):
-    """What is encrypted, and what is shown."""
+    """Address in full, which is encrypted, and the form that is shown."""
 
     text: str
     shown: str
 
 
 def parse_address(kind: NotificationTarget.Kind, text: str) -> ParsedAddress:
-    """Check the address of a target; raises `InvalidSpec` that names the fault and how to mend it."""
+    """Check the address of a target; raises `InvalidSpec` with the fault and its remedy."""
     if len(text) > MOST_CHARACTERS:
         raise _wrong(f"An address may have at most {MOST_CHARACTERS} characters.")
     return PARSERS[kind](text.strip())
@@ -84,7 +84,7 @@ def _split(text: str) -> SplitResult:
 
 
 def _refuse_literal(host: str, *, encrypted: bool) -> None:
-    """Refuse at once what delivery would refuse; names are resolved then only."""
+    """Refuse literal addresses that delivery would refuse; names are resolved only at delivery."""
     address = literal_address(host)
     try:
         if address is not None:

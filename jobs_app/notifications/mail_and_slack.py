@@ -39,5 +39,5 @@ def _notify(url: str, text: Text) -> bool:
 
 
 def _escaped(text: str) -> str:
-    """Without what Slack reads as a mention or a link: names of jobs are anybody's text."""
+    """Escape what Slack would read as a mention or a link: names of jobs are untrusted text."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,4 +1,4 @@
-"""Outbox: notifications are written in the transaction of their event, for the targets that ask for it."""
+"""Outbox: notifications are written in the transaction of their event, for the targets that subscribe to it."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ def read_jobs(jobs: Iterable[UUID]) -> list[Job]:
 
 
 def write(announcements: Iterable[Announcement | None]) -> None:
-    """Insert what has not been announced to its target before."""
+    """Insert announcements that their targets have not had before."""
     wanted = {(one.target, one.key): one for one in announcements if one is not None}
     for key in _known(wanted):
         wanted.pop(key, None)
@@ -78,20 +78,20 @@ def _known(wanted: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
 
 
 def of_end(target: NotificationTarget, job: Job) -> Announcement | None:
-    """What the target is told of the end of the job: the first of its events that it asks for; None: nothing."""
+    """Announcement of the job's end: the first of its events that the target subscribes to; None if there is none."""
     event = next((event for event in events_of_end(job) if event in target.events), None)
     return Announcement(target.pk, event, f"end:{job.pk}", facts_of(job)) if event else None
 
 
 def events_of_end(job: Job) -> list[Event]:
-    """What the end of the job is, from the particular to the general."""
+    """Events of the job's end, the most specific first."""
     used_up = job.state == Job.State.FAILED and 0 < job.retries < job.failures
     failed = job.state in FAILED
     return [*([Event.RETRIES_USED] if used_up else []), *([Event.JOB_FAILED] if failed else []), Event.JOB_ENDED]
 
 
 def facts_of(job: Job) -> dict[str, Any]:
-    """What messages say of a job, as it is in the JSON of a webhook."""
+    """Facts about a job in messages, as in the JSON of a webhook."""
     times = {name: getattr(job, name) for name in ("created_at", "started_at", "finished_at")}
     return {
         "job": {

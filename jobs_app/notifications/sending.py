@@ -43,7 +43,7 @@ GIVEN_UP_AFTER = timedelta(days=1)
 
 @dataclass(frozen=True)
 class Message:
-    """Notifications that one target gets in one message."""
+    """Notifications that are sent to one target in one message."""
 
     target: NotificationTarget
     notifications: Sequence[Notification]
@@ -51,14 +51,14 @@ class Message:
 
 @dataclass(frozen=True)
 class Delivery:
-    """A message that was tried, and its outcome; None: there was no time for it, or one before it failed."""
+    """A message and the outcome of its delivery; None if there was no time, or an earlier message failed."""
 
     message: Message
     outcome: Outcome | None
 
 
 def send_due(now: datetime) -> int:
-    """Send what is due until nothing is; returns the number of messages that were tried."""
+    """Send due notifications until there are none; returns the number of attempted messages."""
     tried = 0
     while taken := take(now):
         tried += _send(taken)
@@ -67,7 +67,7 @@ def send_due(now: datetime) -> int:
 
 
 def take(now: datetime) -> list[Notification]:
-    """Take due notifications under a lease of this call; the rows of others are left to them."""
+    """Claim due notifications under a lease of this call, without those that another sender has claimed."""
     gathered = Q(target__kind=Kind.WEBHOOK) | Q(target__sent_at=None) | ~Q(target__sent_at__range=(now - GAP, now))
     rows = list(Notification.objects.due(now).filter(gathered).values_list("pk", flat=True)[:ROWS_AT_ONCE])
     lease = uuid4()
@@ -77,7 +77,7 @@ def take(now: datetime) -> list[Notification]:
 
 
 def _send(taken: Sequence[Notification]) -> int:
-    """Deliver by threads that touch no row, then write what came of it."""
+    """Deliver by threads that do not use the database, then store the outcomes."""
     by_target = messages_of(taken)
     with ThreadPoolExecutor(TARGETS_AT_ONCE) as pool:
         deliveries = [one for of_target in pool.map(_deliver_all, by_target) for one in of_target]
@@ -161,7 +161,7 @@ def _fail(message: Message, outcome: Outcome, now: datetime) -> None:
 
 
 def _after_failure(one: Notification, outcome: Outcome, now: datetime) -> Mapping[str, object]:
-    """Columns of a notification whose message was not taken: given up, or due again after a pause."""
+    """Columns of a notification whose message was not accepted: given up, or due again after a pause."""
     last = outcome.final or one.tries + 1 >= MOST_TRIES or now - one.created_at > GIVEN_UP_AFTER
     facts = {"tries": one.tries + 1, "error": outcome.error[:300], "lease": None}
     return facts | ({"state": State.DEAD} if last else {"due_at": now + pause_after(one.tries)})

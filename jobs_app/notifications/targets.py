@@ -58,7 +58,7 @@ def add_target(
 
 @transaction.atomic
 def change_events(target: NotificationTarget, events: Collection[str], *, actor: User) -> None:
-    """Choose the events that the target is told of."""
+    """Set the events that are sent to the target."""
     _refuse_stranger(target.team, actor)
     target.events = _checked(events, target.team)
     target.save(update_fields=["events"])
@@ -87,7 +87,7 @@ def send_test(target: NotificationTarget, now: datetime, *, actor: User) -> None
 
 @transaction.atomic
 def send_again(notification: Notification, now: datetime, *, actor: User) -> None:
-    """Try once more to send a notification that was given up."""
+    """Retry a notification that was given up."""
     _refuse_stranger(notification.target.team, actor)
     dead = Notification.objects.filter(pk=notification.pk, state=Notification.State.DEAD)
     if not dead.update(state=Notification.State.PENDING, due_at=now, lease=None, tries=0):

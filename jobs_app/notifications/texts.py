@@ -42,7 +42,7 @@ def text_of(notifications: Sequence[Notification]) -> Text:
 
 
 def sentence_of(notification: Notification) -> str:
-    """What happened, in one line."""
+    """One line on what happened."""
     return SENTENCES[Event(notification.event)](notification.facts)
 
 
@@ -83,7 +83,7 @@ SENTENCES: dict[NotificationTarget.Event, Callable[[Mapping[str, Any]], str]] = 
 
 
 def _details(notification: Notification) -> list[str]:
-    """Lines of the body of a message about one thing."""
+    """Lines of the body of a message about one notification."""
     job = notification.facts.get("job", {})
     lines = [
         job.get("message", ""),

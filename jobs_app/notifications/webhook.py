@@ -48,7 +48,7 @@ def headers_of(key: str, identifier: str, body: bytes, now: datetime) -> Headers
 def post_webhook(
     url: str, key: str, message: Mapping[str, Any], now: datetime, *, allowed: Sequence[Network]
 ) -> Outcome:
-    """Send one message; any status from 200 to 299 means that it was taken."""
+    """Send one message; any status from 200 to 299 means that it was accepted."""
     body = json.dumps(message).encode()
     headers = headers_of(key, str(message["id"]), body, now)
     try:
@@ -60,7 +60,7 @@ def post_webhook(
 
 
 def outcome_of(status: int) -> Outcome:
-    """A refusal of this very message is final; a redirect, an error of the server, or too many are not."""
+    """Outcome by status: a refusal of this message is final; a redirect, a server error or a rate limit is not."""
     if 200 <= status < 300:
         return Outcome(sent=True)
     final = 400 <= status < 500 and status not in (TOO_MANY, REQUEST_TIMEOUT)

@@ -62,7 +62,7 @@ class KeyedRequest:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Transaction in which no other request with this key is answered; raises `InProgress` if one is already."""
+        """Transaction that excludes other requests with this key; raises `InProgress` if one is being answered."""
         with transaction.atomic():
             if self.key is not None:
                 self._lock()

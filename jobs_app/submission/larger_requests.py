@@ -15,7 +15,7 @@ Spec = Mapping[str, Any]
 
 
 class Shortage(StrEnum):
-    """What a job ran out of."""
+    """Resource that a job ran out of."""
 
     TIME = "time"
     MEMORY = "memory"
@@ -39,7 +39,7 @@ class LargerRequest:
 
 
 def read_larger_requests(job: Job) -> list[LargerRequest]:
-    """What may let the job end well the next time; nothing unless it failed or reached its time limit."""
+    """Larger requests with which the job may succeed; none unless it failed or reached its time limit."""
     if job.state not in (Job.State.FAILED, Job.State.TIMED_OUT):
         return []
     last = job.attempts.select_related("gpu_type").order_by("number").last()
@@ -48,7 +48,7 @@ def read_larger_requests(job: Job) -> list[LargerRequest]:
 
 
 def requests_against(shortage: Shortage | None, job: Job) -> list[LargerRequest]:
-    """Larger requests that mend the shortage; none where no shortage is known, as of a job that has a fault."""
+    """Larger requests that remove the shortage; none if no shortage is known, as for a job with a bug."""
     if shortage is None:
         return []
     return [one for one in read_larger_requests(job) if one.field in FIELDS_AGAINST[shortage]]
@@ -78,7 +78,7 @@ def _twice_the_gpus(spec: Spec) -> LargerRequest:
 
 
 def _next_gpu_memory(ran_on_mib: int, sizes_mib: Iterable[int]) -> LargerRequest | None:
-    """The least that is more than the GPUs had which it ran on."""
+    """The smallest GPU memory larger than that of the GPUs on which the job ran."""
     more = min((mib for mib in sizes_mib if mib > ran_on_mib), default=0)
     if not (ran_on_mib and more):
         return None

@@ -1,4 +1,4 @@
-"""Dependencies (`after`) that are given by the names of jobs: the form takes them as the command does."""
+"""Dependencies (`after`) given by names of jobs, in the form as in the command."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ TASK = re.compile(r"(.+)\[(\d{1,9})\]")
 
 
 def with_ids(spec: Mapping[str, Any], owner: User) -> dict[str, Any]:
-    """The spec with ids in place of names in `after`; raises `InvalidSpec` for a name that tells no one job."""
+    """The spec with ids in place of names in `after`; raises `InvalidSpec` for an unknown or ambiguous name."""
     after = spec.get("after")
     if not isinstance(after, list):
         return dict(spec)

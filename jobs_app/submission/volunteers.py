@@ -1,4 +1,4 @@
-"""On which machines that joined a job may run, from what it, its team and the rest of its spec say."""
+"""Machines that joined on which a job may run: the strictest of its spec, its team and its other fields."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,14 +12,14 @@ WIDTH = [Volunteers.NONE, Volunteers.TRUSTED, Volunteers.ANY]
 
 
 def volunteers_of(columns: Mapping[str, Any], team: Team) -> Volunteers:
-    """Those that the job and its team allow; with secrets trusted ones only, and none with a workdir of the site."""
+    """Machines that the job and its team allow; only trusted ones with secrets, none with a workdir of the site."""
     asked = Volunteers(columns.get("volunteers", team.volunteers))
     most = Volunteers.NONE if columns.get("workdir") else Volunteers.TRUSTED if columns.get("secrets") else asked
     return min(asked, Volunteers(team.volunteers), most, key=WIDTH.index)
 
 
 def volunteers_now() -> Case:
-    """Expression over jobs: those that a job and its team allow now; the team may have allowed more when it came."""
+    """Database expression: machines that a job and its team allow now; the team may have become stricter since."""
     allows = [(Volunteers.NONE, WIDTH), (Volunteers.TRUSTED, [Volunteers.ANY])]
     narrowed = [When(team__volunteers=team, volunteers__in=wider, then=Value(team)) for team, wider in allows]
     return Case(*narrowed, default=F("volunteers"))

@@ -24,7 +24,7 @@ class PolicySetting(models.Model):
     """A choice of policy and timing. Rows are never changed: the newest is in force, the others are history."""
 
     class CpuMemory(models.TextChoices):
-        """How CPUs and memory are shared that no job asks for."""
+        """How CPUs and memory that no job asks for are shared."""
 
         PROPORTIONAL = "proportional", "in proportion to GPUs"
         TUNE = "tune", "by what they gain each job, none below its proportion"

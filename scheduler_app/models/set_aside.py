@@ -1,10 +1,10 @@
-"""What raised an error that nobody foresaw, and is left alone for a while, so that everything else goes on."""
+"""Quarantined items: jobs, attempts and nodes that raised an unexpected error and are skipped for a while."""
 
 from django.db import models
 
 
 class SetAside(models.Model):
-    """A job, an attempt or a node that made the scheduler raise: not looked at before `retry_at`."""
+    """A job, attempt or node that made the scheduler raise: it is skipped until `retry_at`."""
 
     class Kind(models.TextChoices):
         ATTEMPT = "attempt", "attempt"

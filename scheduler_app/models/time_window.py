@@ -1,4 +1,4 @@
-"""Windows of time in which nodes are not for all jobs: maintenance of nodes, and GPUs that are reserved for a team."""
+"""Time windows that close nodes to some jobs: maintenance of nodes, and GPUs that are reserved for a team."""
 
 from datetime import datetime, timedelta
 
@@ -13,7 +13,7 @@ from jobs_app.models import Team
 
 class TimeWindowQuerySet(models.QuerySet["TimeWindow"]):
     def to_come(self, now: datetime) -> "TimeWindowQuerySet":
-        """Windows that go on, are to come, or may come again; without reservations of retired teams."""
+        """Present, future and recurring windows, without reservations of retired teams."""
         return (
             self.exclude(team__retired_at__isnull=False)
             .filter(Q(ends_at__gt=now) | ~Q(cron=""))
@@ -26,7 +26,7 @@ LONGEST = timedelta(days=31)
 
 
 class TimeWindow(models.Model):
-    """Time from `begins_at` to `ends_at`, again at the times of `cron`, in which nodes are not for all jobs."""
+    """Time window from `begins_at` to `ends_at`, repeated at the times of `cron`, that closes nodes to some jobs."""
 
     class Kind(models.TextChoices):
         MAINTENANCE = "maintenance", "maintenance: no job runs there"

@@ -105,14 +105,14 @@ def unpack(blob: bytes) -> Archived:
 
 
 def archive_of(record: Round) -> Archived | None:
-    """The archive of a round, which is not to be changed; None if it failed or retention has deleted the archive."""
+    """The archive of a round, which must not be changed; None if the round failed or the archive has been deleted."""
     kept = Round.objects.filter(pk=record.pk).exclude(archive=None).values_list("started_at", flat=True).first()
     return _unpacked(record.pk, kept) if kept else None
 
 
 @lru_cache(maxsize=KEPT_UNPACKED)
 def _unpacked(number: int, started_at: datetime) -> Archived | None:
-    """An archive never changes; after the way back to a backup a number may be another round's."""
+    """Unpacked archive, cached: an archive never changes, but after a restore its number may be another round's."""
     blob = Round.objects.filter(pk=number, started_at=started_at).values_list("archive", flat=True).first()
     return unpack(bytes(blob)) if blob else None
 
@@ -125,14 +125,14 @@ def _parts(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _evidence(arrays: Mapping[str, Any]) -> Evidence:
-    """Evidence of the rates; an archive from before it was kept has that of their sources."""
+    """Evidence of the rates; for archives without it, derived from the sources of the rates."""
     if "evidence.spread" not in arrays:
         return table_evidence(arrays["source"])
     return Evidence(arrays["evidence.spread"], arrays["evidence.runs"])
 
 
 def _part(part: str, arrays: Mapping[str, Any]) -> Any:
-    """One of the snapshot's parts; a column of the problem that there was not yet has its default."""
+    """One of the snapshot's parts; columns of the problem that the archive lacks have their defaults."""
     names = [field.name for field in fields(PARTS[part]) if f"{part}.{field.name}" in arrays]
     columns = {name: arrays[f"{part}.{name}"] for name in names}
     if part == "type_quotas" and not columns:

@@ -1,4 +1,4 @@
-"""Arrays of a round: how far each one is sampled, the durations that this tells, and which tasks are pilots."""
+"""Arrays of a round: samples of each, the durations estimated from them, and which tasks are pilots."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -48,7 +48,7 @@ def array_tasks(rows: InputRows, jobs: Sequence[JobRow], waits: Bools) -> ArrayT
 
 
 def _samples(rows: InputRows, jobs: Iterable[JobRow], arrays: Iterable[UUID]) -> list[TaskSample]:
-    """Of each array what its tasks have told so far."""
+    """Samples of each array: durations of its ended tasks."""
     sizes = {job.array_id: job.array_tasks or 0 for job in jobs if job.total_steps is None}
     none = ArraySample(Sums(), None)
     return [

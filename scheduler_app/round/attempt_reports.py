@@ -1,4 +1,4 @@
-"""Store what an engine reports of its attempts, in bulk: progress, starts, ends, and the proof that none is left."""
+"""Store reports on attempts in bulk: progress, starts, ends, and the proof that all their processes have ended."""
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -58,7 +58,7 @@ class RunsAttempts(Protocol):
 
 
 def hear_attempts(fence: Fence, engine_names: Collection[str], engine: RunsAttempts, now: datetime) -> None:
-    """Ask of every attempt at these engines of which a process may be left, and store what is new."""
+    """Poll these engines for all attempts that may still have processes, and store what is new."""
     aside = set_aside_at(Kind.ATTEMPT, now)
     known = _known(engine_names, aside)
     news: dict[int, AttemptReport] = {}
@@ -121,7 +121,7 @@ def _has_reported(known: StoredAttempt, report: AttemptReport) -> bool:
 
 
 def _is_elsewhere(known: StoredAttempt, report: AttemptReport) -> bool:
-    """Whether the site has given it a number, or another one."""
+    """Whether the attempt's number in the site's own queue is new or another one."""
     return report.site_job not in ("", known.site_job)
 
 
@@ -134,7 +134,7 @@ def _has_begun(known: StoredAttempt, report: AttemptReport) -> bool:
 def _asked_again(
     over: Sequence[AttemptReport], engine: RunsAttempts, known: StoredAttempts
 ) -> dict[int, AttemptReport]:
-    """The reports by attempt; one that ran ends by being unknown only if the engine says so twice."""
+    """The reports by attempt; a running attempt that is reported as unknown is polled again before it is ended."""
     doubtful = [r.attempt for r in over if r.phase is Phase.UNKNOWN and known[r.attempt].started_at is not None]
     confirmed = {r.attempt for r in engine.poll(doubtful) if r.phase is Phase.UNKNOWN} if doubtful else set()
     return {report.attempt: report for report in over if report.attempt not in {*doubtful} - confirmed}
@@ -182,7 +182,7 @@ def _store_devices(devices: Mapping[int, Mapping[str, str]]) -> None:
 
 
 def _withdraw_waiting(reports: Iterable[AttemptReport], now: datetime) -> None:
-    """Say why the site has not started an attempt, and after a while put its job back into the queue."""
+    """Store why the site has not started an attempt, and after a while requeue its job."""
     for report in reports:
         waiting = Attempt.objects.filter(pk=report.attempt, state=State.LAUNCHING).select_related("job")
         for attempt in waiting:
@@ -195,7 +195,7 @@ def _withdraw_waiting(reports: Iterable[AttemptReport], now: datetime) -> None:
 
 
 def _store_over(reports: Sequence[AttemptReport], known: StoredAttempts, now: datetime) -> None:
-    """Store the ends of attempts, and release what they no longer use."""
+    """Store the ends of attempts, and release the GPUs that they no longer use."""
     _release_what_is_free([report for report in reports if report.silent_nodes or report.busy_gpus], now)
     late = [r.attempt for r in reports if known[r.attempt].state == State.ENDED and r.proven_gone]
     record_process_exit_proof(late, at=now)

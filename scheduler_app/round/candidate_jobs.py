@@ -50,7 +50,7 @@ def gpus_in_service(rows: InputRows, pinned: frozenset[int]) -> InService:
 
 
 def _used_by_others(rows: InputRows) -> set[int]:
-    """As many GPUs per node as jobs outside Motley use, of those that no attempt has claimed.
+    """Unclaimed GPUs per node to leave out, as many as jobs outside Motley use.
 
     Which devices others use is the site's affair: on such nodes a GPU is a seat, not a device.
     """

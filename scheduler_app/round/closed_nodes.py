@@ -24,7 +24,7 @@ from scheduler_app.windows.reading import WindowRow, time_to_save
 
 
 def close_nodes(snapshot: Snapshot, left_out: LeftOut, rows: InputRows, timing: Timing) -> tuple[Snapshot, LeftOut]:
-    """The snapshot with the nodes that windows leave to each job, without the jobs that they leave none."""
+    """Restrict each job to the nodes that windows leave open to it, and leave out jobs without any such node."""
     if not rows.windows or not snapshot.jobs:
         return snapshot, left_out
     jobs = {str(job.id): job for job in rows.jobs}
@@ -58,7 +58,7 @@ def windows_of(windows: Sequence[WindowRow], nodes: Sequence[NodeRow], now: date
 
 
 def stays_of(snapshot: Snapshot, jobs: Sequence[JobRow], min_run_s: float, checkpoint_s: Mapping[UUID, float]) -> Stays:
-    """How long jobs hold GPUs: up to their time limit, else for what is left of them in nine of ten cases.
+    """How long jobs hold GPUs: until their time limit, else the 90 % quantile of their remaining time.
 
     And so long before a window as they would be stopped to save their work: none is to be stopped just before its end.
     """
@@ -73,7 +73,7 @@ def stays_of(snapshot: Snapshot, jobs: Sequence[JobRow], min_run_s: float, check
 
 
 def _forecast_s(snapshot: Snapshot, jobs: Sequence[JobRow]) -> Floats:
-    """Seconds (m, n) within which nine of ten such jobs end in their slowest configuration of each type."""
+    """90 % quantile (m, n) of the seconds left, in the slowest configuration of each type."""
     problem = snapshot.problem
     steps = _steps_left(problem, jobs, snapshot.durations) * np.exp(NORMAL.inv_cdf(HIGH) * rate_spreads(snapshot))
     slowest = slowest_rates(problem)
@@ -82,7 +82,7 @@ def _forecast_s(snapshot: Snapshot, jobs: Sequence[JobRow]) -> Floats:
 
 
 def _steps_left(problem: Problem, jobs: Sequence[JobRow], durations: Sequence[DurationEstimate | None]) -> Floats:
-    """Steps (m,) that are left in nine of ten cases; infinite: nothing is known."""
+    """90 % quantile (m,) of the steps left; infinite: nothing is known."""
     worked_s = seconds_worked(
         jobs, problem.rate, problem.held, problem.held_s, base_gpus=problem.base_gpus, base_rate=problem.base_rate
     )
@@ -154,7 +154,7 @@ def _of_nodes_out(
 def _of_nodes_kept(
     words: Mapping[str, list[ReasonText]], snapshot: Snapshot, plan: Plan, left_out: LeftOut, now: datetime
 ) -> dict[str, list[ReasonText]]:
-    """Reasons of jobs that lack GPUs on the nodes left to them; where others idle, the window comes first."""
+    """Reasons of jobs that lack GPUs on the nodes open to them; if GPUs idle elsewhere, the window comes first."""
     found: dict[str, list[ReasonText]] = {}
     idle = np.bincount(snapshot.inventory.gpu_node[plan.owner < 0], minlength=len(snapshot.nodes))
     for row, why in left_out.partly_kept_off.items():
@@ -173,7 +173,7 @@ def _is_short(reasons: Sequence[ReasonText]) -> bool:
 
 
 def reason_of(why: KeptOff, now: datetime) -> ReasonText:
-    """Why a job waits: what the window is, its end, and what would let it start before."""
+    """Why a job waits: the window, its end, and what would let the job start earlier."""
     window = why.window
     code = ReasonCode.RESERVED if window.team_id is not None else ReasonCode.MAINTENANCE
     numbers: dict[str, Any] = {"begins_at": window.begins_at.isoformat(), "ends_at": window.ends_at.isoformat()}
@@ -185,7 +185,7 @@ def reason_of(why: KeptOff, now: datetime) -> ReasonText:
 
 
 def _words_of(why: KeptOff) -> str:
-    """Why a job does not start before a window that is to come, and what would let it."""
+    """Why a job does not start before a future window, and what would let it start."""
     words, gap = why.window.words, f"{why.window.gap_s / 3600:.3g} h"
     near = f"A window of nodes that could run it is near: {words}."
     match why.why:

@@ -73,7 +73,7 @@ def changes_of(snapshot: Snapshot, plan: Plan) -> Changes:
 
 
 def _in_its_quota(snapshot: Snapshot, plan: Plan, row: int, begun: Sequence[int]) -> tuple[int, ...]:
-    """Rows that start where a row stops whose GPUs nobody takes: it would keep them, if a quota did not forbid it."""
+    """Rows that start while a row stops whose GPUs stay free: it would keep them if a quota allowed it."""
     quotas, usage = snapshot.quotas, snapshot.problem.usage
     groups = {group for group in quotas.group[row].tolist() if group >= 0}
     types = usage[:, snapshot.problem.held[row]] * (quotas.by_type is not None)
@@ -267,7 +267,7 @@ def _start(
 
 
 def _lower(due: Mapping[int, CpuMemory]) -> None:
-    """Note what attempts are lowered to that run on: others that start need their proportional share."""
+    """Record lower CPU and memory shares of running attempts, where others that start need their share."""
     live = Attempt.objects.live().select_for_update().filter(pk__in=due).order_by("pk").values_list("pk", flat=True)
     rewrite(Attempt, (*CpuMemory._fields, "lower_due"), {pk: (*due[pk], True) for pk in live})
 

@@ -55,7 +55,7 @@ AS_ASKED = CpuMemory(0, 0, "")
 
 
 class LoweredShare(NamedTuple):
-    """What an attempt is lowered to while it runs, and what the commit must know of it."""
+    """Lower CPU and memory share of a running attempt, with the columns that the commit needs."""
 
     job: UUID
     nodes: frozenset[str]
@@ -65,7 +65,7 @@ class LoweredShare(NamedTuple):
 
 @dataclass(frozen=True)
 class CpuMemoryShares:
-    """What a round shares out: of rows of the snapshot that start, and of attempts that run on and are lowered."""
+    """CPUs and memory that a round assigns: to rows that start, and to running attempts whose share is lowered."""
 
     starting: Mapping[int, CpuMemory] = field(default_factory=dict)
     lowered: Mapping[int, LoweredShare] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class CpuMemoryShares:
     """Names of nodes on which attempts have more than there is before anything starts."""
 
     def of(self, row: int) -> CpuMemory:
-        """What a row that starts has."""
+        """Share of a row that starts."""
         return self.starting.get(row, AS_ASKED)
 
     def lowered_on(self, nodes: Collection[str]) -> dict[int, CpuMemory]:
@@ -96,7 +96,7 @@ class Gang(NamedTuple):
 
 
 class MeasuredCurve(NamedTuple):
-    """What was measured of a workload with other numbers of CPUs, and what may be tried next."""
+    """Measured rates of a workload by CPUs per GPU, and the most CPUs that were tried."""
 
     sensitivity: DeclaredSensitivity
     most_tried: int
@@ -139,7 +139,7 @@ class Occupant:
         return self.job.sensitivity or (self.measured.sensitivity if self.measured else None)
 
     def how(self, cpus: float) -> Attempt.CpuMemory:
-        """How these CPUs per GPU were chosen, if not for want of more."""
+        """How these CPUs per GPU were chosen."""
         if self.job.sensitivity is None and self.measured is not None and cpus > self.measured.most_tried:
             return How.TRIED
         return How.TUNED if self.sensitivity else How.PROPORTIONAL
@@ -167,7 +167,7 @@ class Occupant:
 def share_cpus_and_memory(
     rows: InputRows, snapshot: Snapshot, plan: Plan, *, starting: Collection[int], curves: CpuCurves
 ) -> CpuMemoryShares:
-    """Tune the jobs of the rows that start, and lower those that run on where a floor needs it. Pure.
+    """Tune the shares of rows that start, and lower those of running jobs where others need their floor. Pure.
 
     Only nodes on which a row starts or attempts have more than there is are looked at, and the jobs on them: what
     these have elsewhere is never raised.
@@ -199,7 +199,7 @@ def _shares(jobs: Sequence[Occupant], rows: InputRows, nodes: Sequence[int]) -> 
 def _occupants(
     rows: InputRows, snapshot: Snapshot, plan: Plan, starting: Collection[int], curves: CpuCurves
 ) -> Iterator[Occupant]:
-    """Rows with GPUs by the plan, and attempts that hold others or wait for them.
+    """Rows that the plan gives GPUs, and attempts that hold or wait for other GPUs.
 
     An attempt that stops, or that the plan stops, holds what it has until it is gone.
     """
@@ -229,7 +229,7 @@ def _gang_of(job: JobRow, on: Counter[int], rows: InputRows) -> Gang:
 
 
 def _overdrawn(jobs: Iterable[Occupant], rows: InputRows) -> set[int]:
-    """Nodes on which attempts have more than there is: of an earlier plan only a part could be carried out."""
+    """Overcommitted nodes: only a part of an earlier plan was carried out there."""
     held = [(v, gpus, *one.given) for one in jobs if one.attempt for v, gpus in one.gpus.items()]
     node, count, *amount = np.array(held, dtype=float).reshape(-1, 4).T
     given = np.zeros((len(rows.nodes), 2))
@@ -282,12 +282,12 @@ def _best_case(
 
 
 def _runs(jobs: Sequence[Occupant]) -> Bools:
-    """Whether each job (m,) runs on, so that it can be lowered and not raised."""
+    """Whether each job (m,) already runs, so that its share can be lowered but not raised."""
     return np.array([one.row < 0 for one in jobs], dtype=np.bool_)
 
 
 def _order(jobs: Sequence[Occupant], gpus: Ints, demand: Floats) -> Ints:
-    """Those that run on before those that start, each the largest demand first."""
+    """Running jobs before starting ones, each the largest demand first."""
     order = largest_demand_first(gpus.sum(axis=1), demand)
     runs = _runs(jobs)[order]
     return np.concatenate([order[runs], order[~runs]])
@@ -302,7 +302,7 @@ def _starting(jobs: Sequence[Occupant], shares: Shares) -> Iterator[tuple[int, C
 
 
 def _lowered(jobs: Sequence[Occupant], shares: Shares) -> Iterator[tuple[int, LoweredShare]]:
-    """Attempts that give way; and those without CPUs of their own, which have their share by name beside others.
+    """Attempts whose share is lowered, and those without one, which get the proportional share beside others.
 
     With weights only (`MOTLEY_LIMIT_CPUS=share`) a job of which nobody has said how many CPUs it has counts as one CPU
     per GPU, and would have less than its share beside jobs that count as theirs.

@@ -220,7 +220,7 @@ def _send_lowered(fence: Fence, running: dict[str, Engine]) -> None:
 
 
 def note_lowered(told: Mapping[int, tuple[int, int]]) -> None:
-    """Record CPUs and MiB that engines have been told; an attempt that was lowered further meanwhile stays due."""
+    """Record CPUs and MiB sent to engines; an attempt that was lowered further meanwhile stays due."""
     attempts = Attempt.objects.select_for_update().filter(pk__in=told).order_by("pk")
     amounts = attempts.values_list("pk", "cpus_per_gpu", "memory_per_gpu_mib")
     same = [pk for pk, cpus, memory_mib in amounts if told[pk] == (cpus, memory_mib)]
@@ -250,7 +250,7 @@ def launch_gpus_of(attempts: Sequence[int]) -> dict[int, list[LaunchGpu]]:
 
 
 class LaunchInputs(NamedTuple):
-    """What a launch needs besides the attempt."""
+    """Input of launches besides the attempts."""
 
     gpus: Sequence[LaunchGpu]
     secrets: UsableSecrets
@@ -308,7 +308,7 @@ def launch_command(attempt: Attempt, inputs: LaunchInputs) -> Launch:
 
 
 def carried_checkpoints(attempt: Attempt) -> Path | None:
-    """What the job's last attempt that ran has sent from a machine that joined; an engine of the site has its own."""
+    """Checkpoints that an agent has uploaded from the job's last attempt; none at an engine of the site."""
     archive = checkpoints_of(attempt.job_id)
     if attempt.number == 1 or not archive.exists():
         return None

@@ -126,7 +126,7 @@ def _batch(spec: LaunchSpec) -> dict[str, str]:
 
 
 def _checkpoints(spec: LaunchSpec) -> dict[str, str]:
-    """What a training loop needs to know of its nodes and of earlier attempts to choose its checkpoints."""
+    """Variables from which a training loop chooses its checkpoints: losses of nodes, cost of the last checkpoint."""
     if spec.checkpoints is None:
         return {}
     stay, cost_s = spec.checkpoints
@@ -159,7 +159,7 @@ def _of_node(spec: LaunchSpec, rank: int, nodes: Sequence[str]) -> dict[str, str
 
 
 def _cpus_and_memory(spec: LaunchSpec, gpus: int) -> dict[str, str]:
-    """What the job may use on a node beside so many GPUs; none where neither it nor the round says so."""
+    """CPUs and memory of the job on a node; none if neither the job nor the round sets them."""
     figures = {
         "MOTLEY_CPUS": gpus * spec.cpus_per_gpu,
         "MOTLEY_CPUS_PER_GPU": spec.cpus_per_gpu,

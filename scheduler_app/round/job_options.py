@@ -90,7 +90,7 @@ def capacity_of(rows: InputRows, service: InService) -> Ints:
 
 
 def gangs_on(job: JobRow, gpu_type: str) -> tuple[int, ...]:
-    """Numbers of GPUs of that type that the job may have: its numbers of replicas, as many GPUs each."""
+    """Feasible gang sizes of the job on the type: its numbers of replicas times GPUs per replica."""
     unit = job.gpus_per_replica.on(gpu_type)
     sizes = gang_sizes(*job.gpus_per_replica.replicas(job.gpus_min, job.gpus_max)) if unit else ()
     return tuple(unit * replicas for replicas in sizes)

@@ -1,4 +1,4 @@
-"""Measured rates of all teams' workloads, from which a round completes those of others; no name is shown."""
+"""Measured rates of all teams' workloads, for matrix completion of other workloads' rates; no names are shown."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -35,7 +35,7 @@ def read_known_rates() -> list[KnownRate]:
 
 
 def rate_factors(rates: Iterable[KnownRate], types: Sequence[int], specs: Sequence[GpuSpec]) -> RateFactors | None:
-    """Factors of the workloads with one batch: of the others a mean over batches would say nothing of the types.
+    """Rate factors of workloads with a single batch size: a mean over batch sizes would not compare GPU types.
 
     Of too many workloads the teams' are taken in turn, so that one team's sweep leaves room for the others'.
     """

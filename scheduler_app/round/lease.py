@@ -76,7 +76,7 @@ class Fence:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """A transaction that only the holder can make: who takes over waits for its end; `LeaseLost` after that."""
+        """Transaction of the lease's holder, which blocks a takeover until its end; raises `LeaseLost` after one."""
         with transaction.atomic():
             self.check()
             yield
@@ -131,7 +131,7 @@ def has_ended(holder: str) -> bool:
 
 @cache
 def _name(pid: int, thread: int) -> str:
-    """Made on demand: a name made before a fork would be shared with the children."""
+    """The name, made on demand: a name made before a fork would be shared with the children."""
     host = socket.gethostname()[:30]
     return f"{host}:{_place()}:{pid}:{_start_of(pid)}:{uuid4().hex[:8]}"
 

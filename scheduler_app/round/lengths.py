@@ -29,7 +29,7 @@ class Lengths(NamedTuple):
 
 
 class EndedDurations(NamedTuple):
-    """What ended jobs tell: tasks of arrays that are sampled, of the others of each; all jobs; the stages before."""
+    """Observed durations: of sampled arrays' tasks, of all ended jobs, and of earlier stages."""
 
     of_arrays: Mapping[UUID, DurationEstimate]
     estimator: DurationEstimator
@@ -56,7 +56,7 @@ def lengths_of(
 def _durations(
     jobs: Sequence[JobRow], ended: EndedDurations, base_gpus: Floats, base_rate: Floats
 ) -> list[DurationEstimate | None]:
-    """Durations of all jobs; those that tell nothing of theirs are estimated together."""
+    """Durations of all jobs; those that declare none are estimated together."""
     found = [_told(job, ended, rate) for job, rate in zip(jobs, base_rate.tolist(), strict=True)]
     silent = [i for i, duration in enumerate(found) if duration is None]
     submissions = [_submission(jobs[i], int(base_gpus[i])) for i in silent]

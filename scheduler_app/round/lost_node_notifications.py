@@ -29,7 +29,7 @@ def of_node(
     staff: Collection[int],
     now: datetime,
 ) -> Iterator[Announcement]:
-    """What each target is told of the node: how many jobs there it may see."""
+    """Content for each target: the number of jobs on the node that it may see."""
     seen: dict[int, int] = dict.fromkeys(staff, len(jobs))
     for job in jobs:
         for target in recipients.get(job, ()):
@@ -49,7 +49,7 @@ def _jobs_on(nodes: Collection[str]) -> dict[str, list[UUID]]:
 
 
 def _told(jobs: Mapping[str, Sequence[UUID]]) -> dict[UUID, list[int]]:
-    """Targets that ask for lost nodes, by job."""
+    """Targets that subscribe to lost nodes, by job."""
     on_nodes = {job for of_node in jobs.values() for job in of_node}
     recipients = read_recipients(on_nodes)
     rows: Sequence[Job] = read_jobs(on_nodes) if recipients.targets else []
@@ -57,6 +57,6 @@ def _told(jobs: Mapping[str, Sequence[UUID]]) -> dict[UUID, list[int]]:
 
 
 def _staff() -> set[int]:
-    """Targets of administrators, who are told of every node."""
+    """Targets of administrators, who are notified of every node."""
     rows = NotificationTarget.objects.filter(user__is_staff=True, user__is_active=True).values_list("pk", "events")
     return {pk for pk, events in rows if Event.NODE_LOST in events}

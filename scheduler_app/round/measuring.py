@@ -1,4 +1,4 @@
-"""Profiling by choice in a round: a job that starts anyway starts on the cell whose rate its workload should know.
+"""Profiling in a round: a job that starts anyway starts in the configuration whose rate is most worth measuring.
 
 A cell is a GPU type, GPUs and nodes. Of the jobs that the plan starts, one at most is moved to the cell whose
 measurement gains the choice of its workload's GPU type most (`estimation.profiling`): a cell on which GPUs would idle.
@@ -96,7 +96,7 @@ def read_trials(now: datetime) -> Trials:
 def with_measurement(
     rows: InputRows, snapshot: Snapshot, plan: Plan, trials: Trials, decide: Callable[[Snapshot], Plan]
 ) -> Measuring:
-    """The plan with at most one measurement; without one where it would change what another job has."""
+    """The plan with at most one measurement, and with none if it would change the GPUs of another job."""
     wanted = next(measurements(rows, snapshot, plan, trials), None)
     if wanted is None:
         return Measuring(snapshot, plan)
@@ -172,13 +172,13 @@ def _candidates(rows: InputRows, snapshot: Snapshot, plan: Plan, trials: Trials)
 
 
 def _may_measure(job: JobRow) -> bool:
-    """Whether it may leave the cell again, at little cost, and its rate depends on GPU type, GPUs and nodes alone."""
+    """Whether it can leave the configuration again at little cost, and its rate depends on that alone."""
     may_leave = job.preemptible and job.deadline is None and job.restore_s < MEASUREMENT_S
     return may_leave and not (job.gpus_per_replica.several or job.batch_size or job.uneven_gang)
 
 
 def _idle_on_real_gpus(rows: InputRows, snapshot: Snapshot, plan: Plan) -> Bools:
-    """The configurations (K,) whose GPUs would idle; an emulated GPU is told its rate and measures nothing."""
+    """The configurations (K,) whose GPUs would idle, without emulated ones, whose rate is set and not measured."""
     emulated = {node.gpu_type_id for node in rows.nodes if node.emulated}
     idle = np.bincount(snapshot.inventory.gpu_type[plan.owner < 0], minlength=len(rows.types))
     real = np.array([0 if kind.id in emulated else count for kind, count in zip(rows.types, idle, strict=True)])
@@ -193,7 +193,7 @@ def _tried(rows: InputRows, trials: list[Trial]) -> set[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class _Beliefs:
-    """What is believed of a workload's rates, and what may be spent to know more."""
+    """Posterior of a workload's rates, and the budget for measurements."""
 
     problem: Problem
     factors: RateFactors
@@ -202,7 +202,7 @@ class _Beliefs:
     budget: ProbeBudget
 
     def cell_for(self, row: int, planned: int, possible: Bools) -> int | None:
-        """The configuration to measure in place of the planned one; None: no other that is possible gains most."""
+        """The configuration to measure instead of the planned one; None if no feasible one is better."""
         same_size = self.problem.gpus == self.problem.gpus[planned]
         choice = np.flatnonzero(same_size & (self.problem.rate[row] > 0))
         found = self._most_telling(choice)

@@ -1,4 +1,4 @@
-"""Lifetimes of nodes: observed, shrunk to the capacity type and that to what is usual; attempts' checkpoint terms."""
+"""Lifetimes of nodes by shrinkage: node to capacity type to a prior; checkpoint terms of attempts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ others are assumptions: a failure each quarter of a year, and a machine that is 
 
 @dataclass(frozen=True)
 class KnownLifetime:
-    """Lifetime of a node, and what it is known from."""
+    """Lifetime of a node, and the observations behind it."""
 
     lifetime: NodeLifetime
     observed: Observed
@@ -75,7 +75,7 @@ def lifetimes_now(names: Iterable[str], now: datetime) -> dict[str, KnownLifetim
 
 
 def by_age(known: Mapping[str, KnownLifetime], now: datetime) -> dict[str, KnownLifetime]:
-    """The same with the mean time that nodes of their ages stay, in two queries; a node that is not up is new."""
+    """Lifetimes with the mean remaining time at the nodes' ages, in two queries; a node that is down counts as new."""
     in_bands = losses_by_age(BANDS_S, now)
     up_since = Max("intervals__started_at", filter=Q(intervals__up=True, intervals__ended_at=None))
     nodes = Node.objects.filter(name__in=known).annotate(since=up_since).values_list("name", "capacity_type", "since")
@@ -98,7 +98,7 @@ def of_age(lifetime: NodeLifetime, in_bands: Sequence[InBand], age_s: float) -> 
 
 
 def interruptions_of(gang: Iterable[KnownLifetime]) -> Interruptions:
-    """Interruptions of a gang on these nodes: the first of them to go ends it, with the shortest notice of any."""
+    """Interruptions of a gang on these nodes: the first lost node ends it; its notice is the shortest of any."""
     members = list(gang)
     return Interruptions.of(
         gang_lifetime(member.lifetime for member in members), notice_s=min(member.notice_s for member in members)

@@ -1,4 +1,4 @@
-"""Driver of nodes that sleep: commands are started, their ends are recorded, and what wakes is followed."""
+"""Driver of sleeping nodes: starts power commands, records their ends, and follows nodes that wake."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -66,7 +66,7 @@ def sleep_as_reported(conditions: Mapping[str, Inventory | None], now: datetime)
 
 
 def _follow(row: NodePower, reported: str, now: datetime, listening_since: datetime) -> bool:
-    """Act on what its engine reports of the node; False: it sleeps or wakes no more, or does the other now."""
+    """Act on the engine's report of the node; False if its power state has changed since it was read."""
     if is_awake(row):
         note_awake(row.node, now)
     elif is_overdue(row, now, listening_since):
@@ -83,7 +83,7 @@ def _follow(row: NodePower, reported: str, now: datetime, listening_since: datet
 
 
 def is_awake(row: NodePower) -> bool:
-    """Whether the engine has heard from the node since it was woken; without a driver a person wakes it. Pure.
+    """Whether the node has reported since it was woken; without a driver a person wakes it. Pure.
 
     An engine may report a node for minutes after it was switched off: until its silence was noticed, what is reported
     within a boot time after the wake is taken for that.
@@ -97,7 +97,7 @@ def is_awake(row: NodePower) -> bool:
 
 
 def is_overdue(row: NodePower, now: datetime, listening_since: datetime) -> bool:
-    """Whether the node has not reported for too long, by an engine that could have heard of it. Pure.
+    """Whether the node has not reported for too long, although its engine answers. Pure.
 
     Counted from the end of the wake command, or from its first failure.
     """
@@ -108,13 +108,13 @@ def is_overdue(row: NodePower, now: datetime, listening_since: datetime) -> bool
 
 
 def is_in_use(row: NodePower) -> bool:
-    """Whether jobs outside Motley use a node that is to sleep, and has not been told so yet. Pure."""
+    """Whether jobs outside Motley use a node that is to sleep, before its command is started. Pure."""
     untold = row.node.state == State.SLEEPING and row.sent_at is None
     return untold and any(getattr(row.node, name) for name in FOREIGN_USE)
 
 
 def was_switched_on(row: NodePower, reported: str) -> bool:
-    """Whether a node that sleeps was off and is on, or on its way: the site has woken it for others, say. Pure.
+    """Whether a sleeping node was off and is now on, or booting, for example because the site has woken it. Pure.
 
     Not while it is being switched off.
     """
@@ -124,7 +124,7 @@ def was_switched_on(row: NodePower, reported: str) -> bool:
 
 
 def fell_silent(row: NodePower, reported: str, now: datetime, listening_since: datetime) -> bool:
-    """Whether the node's silence is new, and that of its engine or of the scheduler does not explain it. Pure."""
+    """Whether the node no longer reports, although its engine and the scheduler work. Pure."""
     if row.silent_at is not None or row.node.engine.fault:
         return False
     if reported in OFF:
@@ -135,7 +135,7 @@ def fell_silent(row: NodePower, reported: str, now: datetime, listening_since: d
 
 
 def _hearing_since(row: NodePower, listening_since: datetime) -> datetime:
-    """Since when the engine has answered, and the scheduler has listened."""
+    """Time since which the engine has answered and the scheduler has polled it."""
     return max(listening_since, row.node.engine.since or listening_since)
 
 
@@ -163,13 +163,13 @@ def due_commands(rows: Sequence[NodePower], running: set[str], now: datetime) ->
 
 
 def is_free(row: NodePower) -> bool:
-    """Whether the engine has said once more, since no job is placed there, that nobody else uses the node. Pure."""
+    """Whether the engine has reported the node as unused by others since no job can be placed there. Pure."""
     heard_at = None if row.node.engine.fault else row.node.engine.heard_at
     return heard_at is not None and heard_at > row.since and not any(getattr(row.node, name) for name in FOREIGN_USE)
 
 
 def _start(fence: Fence, row: NodePower, now: datetime) -> None:
-    """Start the command, unless somebody else did or the node was told something else since the row was read."""
+    """Start the command, unless another process did, or the command was replaced since the row was read."""
     with fence.transaction():
         if not _claim(row, now):
             return
@@ -196,7 +196,7 @@ def _claim(row: NodePower, now: datetime) -> bool:
 
 
 def _record_end(end: PowerCommandEnd, now: datetime) -> None:
-    """Record the end of a node's command; if it has been told something else since, that can be done now."""
+    """Record the end of a node's command; if another one has been requested since, it can be started now."""
     task = end.task
     log.log(logging.WARNING if end.fault else logging.INFO, "power command of %s: %s", task.node, end.fault or "done")
     row = NodePower.objects.filter(node__name=task.node).first()

@@ -64,6 +64,6 @@ def _types(rows: InputRows) -> dict[int, int]:
 
 
 def _known(rows: InputRows) -> list[TypeQuotaRow]:
-    """Quotas on types that were there when the types were read."""
+    """Quotas on the GPU types that were read."""
     types = _types(rows)
     return [row for row in rows.type_quotas if row.gpu_type_id in types]

@@ -42,7 +42,7 @@ class JobName:
     team: str
 
     def shown_to(self, team_id: int) -> str:
-        """The name for members of the job's team; for others only the team."""
+        """The job's name for members of its team; for others only the team."""
         return self.name if team_id == self.team_id else f"a job of team {self.team}"
 
 
@@ -179,7 +179,7 @@ def _sentence_of(reason: PendingReason) -> str:
 
 
 def _sentence_of_type_quota(reason: PendingReason) -> str:
-    """Which quota keeps the job from a type, or who borrows of it what the job needs."""
+    """The quota that keeps the job from a type, or the team that borrows the GPUs that the job needs."""
     if reason.rival is not None:
         return BORROWED
     if "limit" in reason.numbers:

@@ -1,4 +1,4 @@
-"""Reconcile rows with the engines: nodes, attempts, and what follows from them without a scheduling decision."""
+"""Reconcile rows with the engines: nodes, attempts, and consequences that need no scheduling decision."""
 
 import logging
 from datetime import datetime
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 def observe(fence: Fence, now: datetime) -> None:
-    """Store the reports of every engine, then act on what follows from them without a scheduling decision."""
+    """Store the reports of every engine, then act on consequences that need no scheduling decision."""
     heard = hear_engines(fence, now)
     with fence.transaction():
         lost = update_node_health(

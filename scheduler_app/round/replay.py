@@ -27,7 +27,7 @@ def replay_round(number: int) -> tuple[Archived, Plan, bool]:
 
 
 def same_plan(one: Plan, other: Plan) -> bool:
-    """Whether two plans give every job the same GPUs by the same reckoning."""
+    """Whether two plans have the same shares, assignments and GPUs."""
     shares = (one.decision.shares, other.decision.shares)
     alike = shares[0] is None if shares[1] is None else shares[0] is not None and np.array_equal(shares[0], shares[1])
     return alike and all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("assignment", "owner"))

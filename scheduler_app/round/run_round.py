@@ -1,4 +1,4 @@
-"""One round: take a snapshot, decide, commit, store pending reasons; and the record of how it went."""
+"""One round: take a snapshot, decide, commit, store pending reasons, record the result."""
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -198,7 +198,7 @@ def take_snapshot(now: datetime, setting: PolicySetting) -> tuple[Snapshot, Left
 
 
 def snapshot_without(aside: Collection[UUID], rows: InputRows, timing: Timing) -> tuple[Snapshot, LeftOut]:
-    """The snapshot in which these jobs are left alone, and keep their GPUs."""
+    """The snapshot without these jobs, which keep their GPUs."""
     built = build_snapshot(rows.without(aside), timing, pinned=_attempts_of(rows, aside))
     return close_nodes(*built, rows, timing)
 
@@ -259,7 +259,7 @@ def decide(snapshot: Snapshot, policy: str, parameters: Mapping[str, Any]) -> Pl
 
 
 def decide_and_measure(setting: PolicySetting, rows: InputRows, snapshot: Snapshot, now: datetime) -> Measuring:
-    """Plan the round, with at most one job that starts where its workload's rate should be known.
+    """Plan the round, with at most one job that starts in a configuration to measure its workload's rate.
 
     Both plans together have the time limit of the round. Nothing is measured where the job could not leave again.
     """
@@ -328,7 +328,7 @@ def _fill(record: Round, snapshot: Snapshot, plan: Plan) -> None:
 
 
 def _message_of(decision: Decision) -> str:
-    """What went wrong in the solver, or how far a certified answer may be from the optimum."""
+    """Message on the solver: its error, or the optimality gap of a certified decision."""
     if decision.status == Status.LIMIT:
         return f"The time limit was reached; the best answer, used here, is within {decision.gap:.2%} of the optimum."
     if decision.status != Status.FALLBACK or decision.message:

@@ -1,4 +1,4 @@
-"""Isolation of what raises: it is found by halving, set aside with exponential back-off, and shown."""
+"""Isolation of items that raise: found by bisection, quarantined with exponential back-off, and shown."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ OF_NO_ITEM = (LeaseLost, NotIsolated, EngineError, OperationalError, InterfaceEr
 
 
 def isolate(items: Sequence[Item], act: Callable[[Sequence[Item]], object]) -> dict[Item, Exception]:
-    """Act on all items at once, and where that raises on each half; what raises alone, with its error.
+    """Act on all items at once; if that raises, on each half (bisection). Returns single items that raise.
 
     `act` is repeated for items that did not raise by themselves: it must undo what it did when it raises, or be
     idempotent.
@@ -43,7 +43,7 @@ def isolate(items: Sequence[Item], act: Callable[[Sequence[Item]], object]) -> d
 
 @transaction.atomic
 def set_aside(kind: Kind, found: Mapping[str, Exception], now: datetime) -> None:
-    """Leave these alone for a pause that doubles each time."""
+    """Quarantine these items for a pause that doubles each time."""
     before = {row.key: row for row in SetAside.objects.filter(kind=kind, key__in=found)}
     for key, error in found.items():
         times = before[key].times + 1 if key in before else 1
@@ -60,13 +60,13 @@ def pause_after(times: int) -> timedelta:
 
 
 def set_aside_at(kind: Kind, now: datetime) -> dict[str, SetAside]:
-    """What is to be left alone now, by key; a clock that was set back makes no pause longer."""
+    """Quarantined items by key; a clock that was set back makes no pause longer."""
     rows = SetAside.objects.filter(kind=kind, retry_at__gt=now, retry_at__lte=now + LONGEST_PAUSE)
     return {row.key: row for row in rows}
 
 
 def forget_recovered(now: datetime) -> None:
-    """Forget what was tried again a while ago and has not raised since."""
+    """Delete rows of items that were retried a while ago and have not raised since."""
     SetAside.objects.filter(retry_at__lt=now - LONGEST_PAUSE).delete()
 
 

@@ -90,7 +90,7 @@ class Snapshot:
 
 
 class Crossing(StrEnum):
-    """Why a job does not start before a window."""
+    """Why a job does not start before a window begins."""
 
     LATE = "it might not end before"
     NEAR = "it is too long for the time between windows, and would be stopped before its start has paid"
@@ -99,7 +99,7 @@ class Crossing(StrEnum):
 
 
 class KeptOff(NamedTuple):
-    """The window that keeps a job from nodes, the first that ends, and why it does not start before."""
+    """The window that keeps a job from nodes, and why the job does not start before it."""
 
     window: WindowRow
     why: Crossing = Crossing.LATE
@@ -107,7 +107,7 @@ class KeptOff(NamedTuple):
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Queued jobs that were left out of the snapshot, and why."""
+    """Queued jobs that were left out of the snapshot, by reason."""
 
     cannot_run: tuple[JobRow, ...] = ()
     """No node in service could run them."""
@@ -239,7 +239,7 @@ def _held_s(service: InService, jobs: Sequence[JobRow], now: datetime) -> Floats
 def seconds_worked(
     jobs: Sequence[JobRow], rate: Floats, held: Ints, held_s: Floats, *, base_gpus: Floats, base_rate: Floats
 ) -> Floats:
-    """Seconds (m,) that the smallest gang on average GPUs would have taken for what each job has done.
+    """Work (m,) that each job has done, in seconds of its smallest gang on average GPUs.
 
     How fast the GPUs of ended attempts were is not known here: they count as average ones.
     """
@@ -307,7 +307,7 @@ def _loss_rates(rows: InputRows) -> Floats | None:
 
 
 def _slower_by(rows: InputRows, service: InService) -> Floats | None:
-    """Part (G,) by which each GPU is slower than its type; None if none is slow.
+    """Fraction (G,) by which each GPU is slower than its type; None if none is slow.
 
     A site that gives out its GPUs itself is told no GPU: there a slow one is known, and cannot be avoided.
     """

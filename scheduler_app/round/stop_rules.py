@@ -1,4 +1,4 @@
-"""Rules by which running jobs are stopped: time limit, idle limit, idle GPUs, drain, and a window that is near."""
+"""Rules that stop running jobs: time limit, idle limit, idle GPUs, drain, and approaching windows."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
@@ -40,7 +40,7 @@ PER_TRANSACTION = 50
 
 
 def due_stops(now: datetime) -> list["DueStop"]:
-    """Jobs that a rule stops now, but for windows."""
+    """Jobs that a rule other than windows stops now."""
     return [*_over_their_time_limit(now), *_idle(now), *_gpus_idle(now), *_on_draining_nodes()]
 
 
@@ -77,7 +77,7 @@ def _running() -> QuerySet[Attempt]:
 
 
 def _over_their_time_limit(now: datetime) -> Iterator[DueStop]:
-    """Jobs over their limit by our clock and, where the engine has one that nobody sets, by that one."""
+    """Jobs over their limit by our clock and, if the engine has one, by its monotonic clock."""
     left_s = F("job__time_limit_s") - F("job__ran_s")
     running = _running().filter(job__time_limit_s__isnull=False)
     over = running.annotate(until=_seconds_after(F("started_at"), left_s)).filter(until__lt=now)
@@ -90,7 +90,7 @@ def _over_their_time_limit(now: datetime) -> Iterator[DueStop]:
 
 
 def _measured(attempts: Sequence[tuple[str, int]]) -> dict[int, float]:
-    """Durations of attempts by the clocks of their engines, of those that have one."""
+    """Durations of attempts by the monotonic clocks of the engines that have one."""
     by_engine: dict[str, list[int]] = defaultdict(list)
     for engine, attempt in attempts:
         by_engine[engine].append(attempt)
@@ -123,7 +123,7 @@ def _idle(now: datetime) -> Iterator[DueStop]:
 
 
 def _gpus_idle(now: datetime) -> Iterator[DueStop]:
-    """Jobs of which no GPU has been in use for as long as the rule of their team allows.
+    """Jobs that have used none of their GPUs for longer than the rule of their team allows.
 
     After a time in which GPUs were not watched, or a clock was set, `idle_since` proves nothing: none is stopped then.
     """
@@ -165,13 +165,13 @@ def batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
 
 
 def stop_before_windows(fence: Fence, windows: Sequence[WindowRow], now: datetime) -> None:
-    """Stop the jobs on nodes whose window is so near that they could not save their work later. Idempotent."""
+    """Stop the jobs on nodes whose window is so near that they must save their work now. Idempotent."""
     if near := [row for row in windows if row.begins_at < now + LONGEST_SAVING + MARGIN]:
         stop_due(fence, list(_due(near, now)))
 
 
 def _due(near: Sequence[WindowRow], now: datetime) -> Iterator[DueStop]:
-    """Jobs that windows are not for, and that would be stopped now."""
+    """Jobs that an approaching window stops now."""
     nodes = {node for row in near for node in row.nodes}
     for one in _that_save(nodes):
         saving = time_to_save(one.grace_s, one.checkpoint_s)

@@ -1,4 +1,4 @@
-"""Store the reports of engines: of each engine by itself, of the machines that joined together.
+"""Store the reports of engines, one engine at a time; those of all agents in bulk.
 
 The turn costs the same number of queries whatever the number of machines that joined, as long as nothing is new.
 """
@@ -33,7 +33,7 @@ BACKOFF, LONGEST_BACKOFF = 5, timedelta(seconds=60)
 
 
 def hear_engines(fence: Fence, now: datetime) -> dict[str, Inventory]:
-    """Store what every engine reports, or its fault; returns the conditions of the nodes of those that answer."""
+    """Store the report of every engine, or its fault; returns the conditions of nodes of engines that answer."""
     due = [(row, engine) for row, engine in registered_engines() if not _is_left_alone(row, now)]
     joined = [row for row, _ in due if row.kind == EngineRow.Kind.AGENT]
     alone = [(row, _hear(fence, row, engine, now)) for row, engine in due if row.kind != EngineRow.Kind.AGENT]
@@ -46,7 +46,7 @@ def _is_left_alone(row: EngineRow, now: datetime) -> bool:
 
 
 def _hear(fence: Fence, row: EngineRow, engine: Engine, now: datetime) -> Inventory | None:
-    """Store one engine's reports, or its fault: the others are heard all the same.
+    """Store one engine's report, or its fault, so that the other engines are not affected.
 
     Returns the conditions of its nodes; None: it does not answer.
     """

@@ -1,4 +1,4 @@
-"""Turns of the scheduler's two loops: one speaks with the engines, one decides rounds; each under its own lease."""
+"""Iterations (turns) of the scheduler's two loops: engines and rounds, each under its own lease."""
 
 import gc
 import logging
@@ -36,12 +36,12 @@ Chore = Callable[[datetime], None]
 
 
 def tick(holder: str, now: datetime, *, chores: Sequence[Chore] = ()) -> bool:
-    """One turn of both loops, for a single process: what was heard is decided on, and what was decided is sent."""
+    """One iteration of both loops, for a single process: observe, decide, dispatch."""
     return engine_turn(holder, now, chores=chores) and round_turn(holder, now) and send_commands(holder, now)
 
 
 def engine_turn(holder: str, now: datetime, *, chores: Sequence[Chore] = ()) -> bool:
-    """Observe the engines, send them commands, do the chores; False if another process does. Idempotent."""
+    """Observe the engines, send commands, do chores; False if another process holds the lease. Idempotent."""
 
     def work() -> None:
         fence, windows = Fence.of(holder), read_windows(now)
@@ -74,12 +74,12 @@ def begin_and_end_maintenance(fence: Fence, windows: Sequence[WindowRow], now: d
 
 
 def send_commands(holder: str, now: datetime) -> bool:
-    """Send the engines what the rows call for; False if another scheduler does."""
+    """Send the engines due commands; False if another scheduler holds the lease."""
     return _turn(Loop.ENGINES, holder, now, lambda: dispatch(Fence.of(holder), now))
 
 
 def round_turn(holder: str, now: datetime) -> bool:
-    """Run a round if one is due; False if another scheduler does. Idempotent."""
+    """Run a round if one is due; False if another scheduler holds the lease. Idempotent."""
 
     def work() -> None:
         if round_is_due(now):
@@ -93,7 +93,7 @@ def round_turn(holder: str, now: datetime) -> bool:
 def _turn(
     loop: Loop, holder: str, now: datetime, work: Callable[[], None], *, longest: timedelta = LONGEST_TURN
 ) -> bool:
-    """Do the loop's work under its lease; whether the lease was ours to the end."""
+    """Do the loop's work under its lease; returns whether the lease was held to the end."""
     if not acquire_lease(holder, now, loop):
         return False
     try:

@@ -1,4 +1,4 @@
-"""Watch of GPUs: read every ten seconds by their engines, stored by the minute; idle, slow and stray ones are found."""
+"""Watch of GPUs: readings every ten seconds, stored by the minute; detects idle and slow GPUs, and stray processes."""
 
 import logging
 from collections import defaultdict
@@ -45,7 +45,7 @@ class Holder(NamedTuple):
 
 
 def watch_gpus(fence: Fence, now: datetime) -> None:
-    """Read all GPUs if it is time, and store what follows; an error of it stops nothing else of a turn."""
+    """Read all GPUs if due, and store the results; an error stops nothing else of the iteration."""
     before = _read_before(now)
     if before is None:
         return
@@ -58,7 +58,7 @@ def watch_gpus(fence: Fence, now: datetime) -> None:
 
 
 def _watch(fence: Fence, before: datetime, now: datetime) -> None:
-    """Read in one pass per engine, outside of transactions, and store readings, energy and what follows from them."""
+    """Read in one pass per engine, outside transactions; store readings, energy, idle and slow GPUs."""
     holders = _holders()
     watched = list(_watched(holders))
     parts = number_of_parts(len(watched))
@@ -94,7 +94,7 @@ def _note(fence: Fence, note: Callable[[datetime], None], now: datetime) -> None
 
 
 def _read_before(now: datetime) -> datetime | None:
-    """When GPUs were read before, now for the first time; None: it is not time yet."""
+    """Time of the last reading, now if there is none; None if the next is not due yet."""
     before = SchedulerLease.objects.values_list("watched_at", flat=True).get(pk=SchedulerLease.Loop.ENGINES)
     if before is None or before > now:  # a clock was set back
         return now
@@ -117,7 +117,7 @@ def part_of(watched: Sequence[tuple[str, WatchedGpu]], part: int, parts: int) ->
 
 
 def _readings(watched: Iterable[tuple[str, WatchedGpu]]) -> list[GpuReading]:
-    """Of every engine that has GPUs to read, of the machines that joined together.
+    """Readings of every engine that has GPUs to read, and of all agents together.
 
     One that does not answer stops no other.
     """
@@ -165,7 +165,7 @@ def _watched(holders: Mapping[int, Holder]) -> Iterator[tuple[str, WatchedGpu]]:
 
 
 def _stray_processes(readings: Iterable[GpuReading]) -> dict[int, Sequence[int]]:
-    """GPU → processes on it that no attempt accounts for, as far as they are known.
+    """GPU → stray processes on it, as far as they are known.
 
     Claims are read after the driver was asked: a process of an attempt that had begun by then has its claim.
     """
@@ -193,6 +193,6 @@ def _add_energy(readings: Iterable[GpuReading], holders: Mapping[int, int], last
 
 
 def _read_of(team: int, kind: int, watts: Sequence[float], uses: Sequence[float], seconds: float) -> ReadEnergy:
-    """What a reading of an attempt's GPUs, each in W and in per cent of use, says of these seconds."""
+    """Energy and idle time of these seconds, from a reading of an attempt's GPUs (power in W, utilization in %)."""
     idle = sum(use < IDLE_BELOW for use in uses)
     return ReadEnergy(team, kind, seconds * sum(watts), seconds * len(watts), seconds * len(uses), seconds * idle)

@@ -1,1 +1,1 @@
-"""Windows of time in which nodes are not for all jobs: maintenance, and reservations of teams."""
+"""Time windows that close nodes to some jobs: maintenance, and reservations of teams."""

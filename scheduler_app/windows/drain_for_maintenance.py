@@ -1,4 +1,4 @@
-"""Nodes are drained while a maintenance window of theirs goes on, and return to service after it."""
+"""Maintenance windows: nodes are drained while one lasts, and return to service after it."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Add and delete windows; what is wrong with one, the same for REST, the command and the administration."""
+"""Add, validate and delete windows, in the same way for REST, the command and the administration."""
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -49,7 +49,7 @@ def delete_window(window: TimeWindow, *, actor: User) -> None:
 
 
 def window_faults(columns: Columns, now: datetime) -> Iterator[Fault]:
-    """What is wrong with a window, by field, and what to write."""
+    """Faults of a window by field, each with what to write instead."""
     yield from _faults_of_times(columns, now)
     reserves = (columns.get("kind") or kind_of(columns)) == TimeWindow.Kind.RESERVATION
     yield from _faults_of_reservation(columns) if reserves else _faults_of_maintenance(columns)

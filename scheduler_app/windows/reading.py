@@ -1,4 +1,4 @@
-"""Windows that are to come, with the nodes of each: a fixed number of queries, one where there is no window."""
+"""Future windows with their nodes, in a fixed number of queries; one query if there is no window."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,7 +42,7 @@ class WindowRow(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What it is, until when, and why."""
+        """Kind, end and reason of the window, as text."""
         what = f"reserved for team {self.team}" if self.team_id else "maintenance"
         return f"{what} from {self.begins_at:%F %H:%M} to {self.ends_at:%F %H:%M} UTC: {self.reason}"
 
@@ -53,7 +53,7 @@ def time_to_save(grace_s: int, checkpoint_s: float | None) -> timedelta:
 
 
 class NodeShape(NamedTuple):
-    """What of a node windows are about."""
+    """Columns of a node by which windows select it."""
 
     id: int
     name: str
@@ -81,7 +81,7 @@ def read_windows(now: datetime, horizon: timedelta = timedelta()) -> list[Window
 
 
 def _labelled_nodes() -> list[NodeShape]:
-    """What of nodes maintenance is about: their labels. GPUs are counted for reservations alone."""
+    """Nodes with their labels, which maintenance selects; GPUs are counted only for reservations."""
     rows = Node.objects.exclude(labels={}).order_by("name").values_list("pk", "name", "gpu_type_id", "labels")
     return [NodeShape(*row, gpus=0, healthy_gpus=0, may_serve=False) for row in rows]
 
@@ -156,7 +156,7 @@ def _maintained(window: TimeWindow, named: Mapping[int, set[int]], nodes: Sequen
 
 
 def _reserved(window: TimeWindow, nodes: Sequence[NodeShape], taken: frozenset[int]) -> frozenset[int]:
-    """The fewest nodes that have so many GPUs, none that is taken or down; fewer GPUs where there are not enough."""
+    """The fewest free nodes with so many GPUs, none of them down; fewer GPUs if there are not enough."""
     free = [
         node for node in nodes if node.gpu_type_id == window.gpu_type_id and node.may_serve and node.id not in taken
     ]

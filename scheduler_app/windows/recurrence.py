@@ -1,4 +1,4 @@
-"""Occurrences of a window: the first by its two times, the others by cron text in a time zone, each as long."""
+"""Occurrences of a window: the first by its two times, the others by a cron expression, equally long."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -20,7 +20,7 @@ class Occurrence(NamedTuple):
 
 
 class Recurrence(NamedTuple):
-    """When a window is: first, and again by `cron` in its zone, before `until`; no cron: once."""
+    """Recurrence of a window: its first time, then `cron` in its zone, before `until`; once without cron."""
 
     first: Occurrence
     cron: str = ""
@@ -32,7 +32,7 @@ class Recurrence(NamedTuple):
         return self.first.ends_at - self.first.begins_at
 
     def occurrences(self, now: datetime) -> Iterator[Occurrence]:
-        """Those that end after `now`, in order."""
+        """Occurrences that end after `now`, in order."""
         if self.first.ends_at > now:
             yield self.first
         if not self.cron:
@@ -46,7 +46,7 @@ class Recurrence(NamedTuple):
 
 
 def fault_of_cron(recurrence: Recurrence) -> str:
-    """What is wrong with the cron text, and what to write; empty: nothing."""
+    """Fault of the cron expression, with what to write instead; empty if it is valid."""
     try:
         found = list(islice(recurrence.occurrences(recurrence.first.begins_at), CHECKED))
     except CronSimError as error:

@@ -114,7 +114,7 @@ BACKEND = "django.contrib.auth.backends.ModelBackend"
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def invitation_page(request: HttpRequest) -> HttpResponse:
-    """The secret of the link is its fragment, which no log has: the page sends it as a field of a form."""
+    """Invitation page; the link's secret is its fragment, which is in no log, and is sent as a form field."""
     text, now = request.POST.get("code", ""), timezone.now()
     found = find_invitation(text) if text else None
     if found is None or found.state_at(now) != Invitation.State.OPEN:

@@ -1,4 +1,4 @@
-"""Shared by the views of pages: the signed-in request, pagination, error messages, visible jobs, CSV."""
+"""Helpers of page views: signed-in requests, pagination, error messages, visible jobs, CSV."""
 
 from typing import Any
 

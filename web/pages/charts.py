@@ -126,12 +126,12 @@ def line_of(position: int) -> dict[str, Any]:
 
 
 def mode_of(points: Sized) -> str:
-    """How a line is drawn: one point alone needs a marker to be seen."""
+    """Mode of a line; a single point needs a marker to be visible."""
     return "lines+markers" if len(points) == 1 else "lines"
 
 
 def over(figure: Figure, length: timedelta, now: datetime) -> Figure:
-    """The figure with the whole time up to now on its axis, however young the site is."""
+    """The figure with the whole window up to now on its time axis, even if the data begins later."""
     figure["layout"]["xaxis"]["range"] = [(now - length).isoformat(), now.isoformat()]
     return figure
 
@@ -182,7 +182,7 @@ def area(values: Sequence[float], *, most: float) -> str:
 
 
 def thinned(values: Sequence[float]) -> list[float]:
-    """Means of so many values each that at most `MOST_POINTS` remain."""
+    """Means of consecutive values, such that at most `MOST_POINTS` remain."""
     size = -(-len(values) // MOST_POINTS) or 1
     parts = (values[start : start + size] for start in range(0, len(values), size))
     return [sum(part) / len(part) for part in parts]

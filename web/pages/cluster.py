@@ -53,7 +53,7 @@ class NodeFilter(FilterSet):  # type: ignore[misc]  # the library has no types
 @login_required
 @require_safe
 def cluster(request: SignedInRequest) -> HttpResponse:
-    """Nodes by GPU type, with their GPUs: those that match the filters, so many on a page."""
+    """Nodes that match the filters, by GPU type, with their GPUs; paginated."""
     nodes_by_type = Node.objects.current().select_related("gpu_type").order_by("gpu_type__name", "name")
     filtered = NodeFilter(request.GET, queryset=nodes_by_type)
     counts = gpu_counts()
@@ -99,7 +99,7 @@ def cluster(request: SignedInRequest) -> HttpResponse:
 
 
 def _windows_with_names(now: datetime) -> list[tuple[WindowRow, list[str], int]]:
-    """Windows that are to come, each with the names of its first nodes and the number of the others."""
+    """Future windows, each with the names of its first nodes and the number of the others."""
     windows = read_windows(now)[:MOST_WINDOWS]
     named = [sorted(window.nodes)[:MOST_NAMED] for window in windows]
     names = dict(Node.objects.filter(pk__in={pk for nodes in named for pk in nodes}).values_list("pk", "name"))
@@ -110,7 +110,7 @@ def _windows_with_names(now: datetime) -> list[tuple[WindowRow, list[str], int]]
 
 
 def _choice(request: SignedInRequest, name: str, choices: Sequence[str], *, usual: str) -> str:
-    """The choice in the address; an unknown one is the usual."""
+    """The choice in the address; the default for an unknown one."""
     asked = request.GET.get(name, usual)
     return asked if asked in choices else usual
 

@@ -18,7 +18,7 @@ UNLABELLED = {"hoverinfo": "skip", "showlegend": False}
 
 
 def cost_figure(found: CostAndTime, colours: Mapping[str, str], *, currency: str) -> Figure:
-    """A point per option in the colour of its GPU type; the page says what line and ring mean."""
+    """A point per option in the colour of its GPU type; the page explains the line and the ring."""
     unit = unit_of(option.run_seconds / 3600 for option in found.options)
     kinds = sorted({option.gpu_type for option in found.options})
     traces = [_line(found.options, unit), _ring(found.options, unit)]
@@ -67,7 +67,7 @@ def _places(options: Sequence[CostOption], unit: TimeUnit) -> dict[str, list[flo
 
 
 def _words(option: CostOption, unit: CostUnit, currency: str) -> str:
-    """What a point tells on hover."""
+    """Hover text of a point."""
     cost = f"{option.cost:.3g} {currency if unit is CostUnit.PRICE else 'GPU-hours'}".strip()
     return f"{option.gpus} {escape(option.gpu_type.upper())}<br>{duration_words(option.run_seconds)}<br>{escape(cost)}"
 

@@ -1,4 +1,4 @@
-"""Plotly figures of what was read of GPUs: utilization, memory, power and temperature. Pure."""
+"""Plotly figures of GPU readings: utilization, memory, power and temperature. Pure."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ FIGURES: dict[str, tuple[str, Callable[[UsePoint], float | None], list[float] | 
 
 
 def gpu_figures(points: Sequence[UsePoint]) -> dict[str, Figure]:
-    """A figure for each quantity that the driver says, with a line for each GPU or for all together."""
+    """A figure for each quantity that the driver reports, with a line for each GPU or for all together."""
     values = {name: [value(point) for point in points] for name, (_, value, _) in FIGURES.items()}
     return {name: _figure(points, values[name], name) for name in FIGURES if any(v is not None for v in values[name])}
 

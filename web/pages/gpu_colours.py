@@ -50,7 +50,7 @@ def _name(cell: GpuCell, by: str) -> tuple[str, str] | None:
 
 
 def in_words(node: NodeCells) -> str:
-    """What the GPUs of a node do, in one line: 4 big-1 (vision), 2 idle."""
+    """Use of the GPUs of a node in one line: 4 big-1 (vision), 2 idle."""
     found = Counter(_words(cell) for cell in node.cells)
     return f"{node.node.name}: " + ", ".join(f"{count} {words}" for words, count in found.items())
 

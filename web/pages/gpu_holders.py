@@ -30,7 +30,7 @@ class Holder(NamedTuple):
 
 @dataclass(frozen=True)
 class HeldType:
-    """GPUs of a type that are present, and who holds them."""
+    """GPUs of a type that are present, and their holders."""
 
     gpu_type: str
     gpus: int
@@ -53,7 +53,7 @@ def read_gpu_holders(job: Job, gpu_types: Collection[str], user: User) -> list[H
 
 
 def held_types(counts: Collection[GpuCounts], held: Mapping[tuple[str, str], int], *, first: str) -> list[HeldType]:
-    """By type, the holders in one order: the first one, then by name, and last those that are not named."""
+    """Holders by type: the given one first, then by name, unnamed ones last."""
     names = sorted({name for _, name in held}, key=lambda name: (name != first, name == OTHERS, name))
     gpus = {one.gpu_type: [held.get((one.gpu_type, name), 0) for name in names] for one in counts}
     return [HeldType(one.gpu_type, one.total, one.idle, _side_by_side(names, gpus[one.gpu_type])) for one in counts]

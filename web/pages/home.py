@@ -79,7 +79,7 @@ def submit_burst(request: SignedInRequest) -> HttpResponse:
 
 
 def _jobs_to_show(request: SignedInRequest) -> QuerySet[Job]:
-    """Without any of these the page tells how to submit a first one."""
+    """Jobs of the page: without any, it explains how to submit a first one."""
     return Job.objects.all() if request.user.is_staff else Job.objects.filter(owner=request.user)
 
 
@@ -104,7 +104,7 @@ def _own_rows(request: SignedInRequest) -> dict[str, Any]:
 
 
 def _cards(rows: Sequence[JobRow]) -> list[RunningCard]:
-    """With the losses that they reported, in one query."""
+    """Cards with the losses that their jobs reported, in one query."""
     curves = ProgressCurve.objects.in_bulk([row.job.pk for row in rows if row.tasks is None])
     cards = []
     for row in rows:

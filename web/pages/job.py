@@ -106,12 +106,12 @@ def job(request: SignedInRequest, pk: UUID) -> HttpResponse:
 
 
 def _coming(forecast: ShownForecast, now: datetime) -> list[StateSpan]:
-    """What the medians of its forecast expect from now on; nothing where they are past."""
+    """Expected spans by the medians of its forecast; none if they are past."""
     return expected_spans(now, forecast.start.median if forecast.start else None, forecast.finish.median)
 
 
 def _archived(request: SignedInRequest, pk: UUID) -> HttpResponse:
-    """Page of a job of the archive: what is known of it, without tabs."""
+    """Page of an archived job, without tabs."""
     if (found := archived_job(pk, request.user)) is None:
         raise Http404
     whole = found.whole
@@ -165,7 +165,7 @@ def _overview(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -
 
 
 def _larger(job: Job, attempts: Sequence[Attempt], last_lines: Sequence[str]) -> list[LargerRequest]:
-    """Requests with which the job may end well the next time, against what it ran out of."""
+    """Larger requests with which the job may succeed, by the resource that it ran out of."""
     return requests_against(shortage_of(job, attempts[-1], last_lines), job) if attempts else []
 
 

@@ -93,7 +93,7 @@ class ArrayTasks:
 
     @property
     def others(self) -> str:
-        """Those that have not succeeded, after a number: , 3 running, 5 queued."""
+        """Tasks that have not succeeded, as text after a number: , 3 running, 5 queued."""
         rest = (one for one in self.segments if one.state != Job.State.SUCCEEDED)
         return "".join(f", {one.count:,} {one.label}" for one in rest)
 

@@ -76,7 +76,7 @@ VERBS: dict[str, tuple[Command, str]] = {
 
 
 def _do_with_all(jobs: list[Job], command: Command) -> tuple[int, Counter[str]]:
-    """How many it was done with, and the errors with the number of jobs that each concerns."""
+    """Number of successful actions, and errors with the number of jobs that each concerns."""
     errors: Counter[str] = Counter()
     for job in jobs:
         try:

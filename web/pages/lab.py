@@ -33,7 +33,7 @@ def lab(request: SignedInRequest) -> HttpResponse:
 
 
 def _asked(request: SignedInRequest, form: LabForm) -> LabRun | None:
-    """The run that was asked for; None if it is refused, which the page then tells."""
+    """The requested run; None if it is refused, with the errors in the form."""
     try:
         return ask_for_run(form.request(), owner=request.user, now=timezone.now())
     except InvalidLabRun as error:

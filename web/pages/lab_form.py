@@ -37,7 +37,7 @@ class TextFile(forms.FileField):
 
 
 class LabForm(forms.Form):
-    """What is simulated, and how; the fields of nodes depend on the cluster."""
+    """Form of the input of a run; the fields of nodes depend on the cluster."""
 
     days = forms.IntegerField(required=False, label="Last days", initial=USUAL_DAYS, min_value=1, max_value=MOST_DAYS)
     trace = TextFile(required=False, label="Trace", help_text="In place of the last days; 8 MiB of text at most.")
@@ -115,7 +115,7 @@ class LabForm(forms.Form):
         return self.cleaned_data
 
     def request(self) -> LabRequest:
-        """What a valid form asks for."""
+        """The request of a valid form."""
         filled = self.cleaned_data
         upload = Upload(text=filled["trace"], format_name=filled["trace_format"], throughputs=filled["throughputs"])
         nodes = {name.removeprefix(OF_NODES): n for name, n in filled.items() if name.startswith(OF_NODES) and n}
@@ -131,7 +131,7 @@ class LabForm(forms.Form):
         )
 
     def show(self, faults: Iterable[Fault]) -> None:
-        """Each fault at its field."""
+        """Add each fault to its field."""
         for fault in faults:
             field = self._field_of(*fault["pointer"].split("/")[1:])
             self.add_error(field if field in self.fields else None, fault["detail"])

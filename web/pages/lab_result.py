@@ -32,7 +32,7 @@ class Cell(NamedTuple):
 
 
 class ErrorRow(NamedTuple):
-    """A figure as it really was and as it was simulated, and the relative error of the latter."""
+    """An actual figure, the simulated one, and its relative error."""
 
     heading: str
     really: str
@@ -51,7 +51,7 @@ class Groups:
 
 @dataclass(frozen=True)
 class Simulated:
-    """A simulated policy: what is shown of it alone."""
+    """A simulated policy, with the data that are shown for it alone."""
 
     row: Mapping[str, Any]
     """Of `policies` of the result."""
@@ -62,7 +62,7 @@ class Simulated:
 
 @dataclass(frozen=True)
 class ShownResult:
-    """What the page shows of a result."""
+    """Result as shown on the page."""
 
     result: Mapping[str, Any]
     errors: Sequence[ErrorRow]
@@ -114,7 +114,7 @@ def _words(column: Column, value: Number) -> str:
 
 
 def _is_told(column: Column, columns: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Whether the figure is other than 0 for some column."""
+    """Whether the figure differs from 0 in some column."""
     return any(one["figures"].get(column.figure) for one in columns.values())
 
 
@@ -134,7 +134,7 @@ def _cells(column: Column, columns: Mapping[str, Mapping[str, Any]], result: Map
 
 
 def _best(column: Column, values: Sequence[Number]) -> Number:
-    """None where there is no better, or all are the same."""
+    """The best value; None if no direction is better, or all are equal."""
     known = [value for value in values if value is not None]
     if column.better is None or len(set(known)) < 2:
         return None

@@ -1,4 +1,4 @@
-"""Node page: its GPUs as read, how long it stays, from the times in which it was up and down, and its history."""
+"""Node page: readings of its GPUs, its lifetime estimated from past intervals, and its history."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -61,7 +61,7 @@ def node(request: SignedInRequest, name: str) -> HttpResponse:
 
 
 def _occupancy(request: SignedInRequest, node: Node, now: datetime) -> dict[str, Any]:
-    """What runs there, and when it is empty, or would be if it were cordoned now."""
+    """Attempts on the node, and when it will be empty, or would be if it were cordoned now."""
     in_service = node.state == Node.State.READY
     found = occupancies([node], now, if_state=Node.State.CORDONED if in_service else None)[node.name]
     seen = Job.objects.visible_to(request.user).filter(pk__in=[job.pk for job in found.jobs])
@@ -77,13 +77,13 @@ def _attempts_lately(request: SignedInRequest, node: Node) -> list[Attempt]:
 
 
 def _gpus(node: Node, now: datetime) -> list[tuple[Gpu, GpuNow | None]]:
-    """GPUs of the node, with what was read of each in the last two minutes."""
+    """GPUs of the node, with the readings of the last two minutes."""
     read = {one.index: one for one in gpus_now(now, node.pk)}
     return [(gpu, read.get(gpu.index)) for gpu in node.gpu_set.present().order_by("index")]
 
 
 def _slowness_of_node(gpus: Sequence[Gpu]) -> str:
-    """What is told of all of its GPUs together; empty: nothing, or of some."""
+    """Slowness of all of its GPUs together; empty if there is none, or only of some."""
     told = {gpu.slowness for gpu in gpus if gpu.slower_together == len(gpus) > 1}
     return next(iter(told)) if len(told) == 1 and all(gpu.slower_by for gpu in gpus) else ""
 

@@ -1,4 +1,4 @@
-"""Notifications page: targets of the user and of teams, and what was sent to them."""
+"""Notifications page: targets of the user and of teams, and the notifications sent to them."""
 
 from collections.abc import Callable
 from typing import Any

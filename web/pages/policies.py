@@ -1,4 +1,4 @@
-"""Policies: how they compare, the current one with its effects, and the history; a page for each with its settings."""
+"""Policies page: comparison, the current policy with its effects, history; a page of settings for each policy."""
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required

@@ -48,13 +48,13 @@ class JobRow:
 
 
 def is_idle(record: Round) -> bool:
-    """Whether nothing is to be said of the round."""
+    """Whether the round has nothing to show."""
     told = record.is_followed_by_an_error or record.fell_back or record.ran_into_limit
     return record.result == Round.Result.COMMITTED and not told and not _deeds(record)
 
 
 def fold_idle(rounds: Iterable[Round]) -> list[Round | IdleRounds]:
-    """The rounds, with those in a row that changed nothing as one."""
+    """The rounds, with consecutive ones that changed nothing merged."""
     folded: list[Round | IdleRounds] = []
     for (idle, _), group in groupby(rounds, key=lambda record: (is_idle(record), record.policy)):
         some = list(group)
@@ -104,7 +104,7 @@ class WaitingGroup(NamedTuple):
 
     @property
     def example(self) -> str:
-        """The reason of all, if they have the same; else that of the first."""
+        """The reason shared by all, or that of the first."""
         return next((reason["detail"] for reason in self.decisions[0]["reasons"]), "")
 
     @property

@@ -104,7 +104,7 @@ def _prices(number: int) -> dict[str, Any]:
 
 
 def _split_by_sight(request: SignedInRequest, number: int, archived: Archived) -> dict[str, Any]:
-    """Of the jobs with GPUs and of those that wait: a part of those that the user may see, and the number of others."""
+    """Decisions on jobs with GPUs and on waiting jobs: a part of those that the user may see, and the other count."""
     runs = archived.plan.assignment >= 0
     parts = {"placed": runs.nonzero()[0].tolist(), "left": (~runs).nonzero()[0].tolist()}
     split = {name: _part(request, number, archived, name, rows) for name, rows in parts.items()}

@@ -1,4 +1,4 @@
-"""Timeline page: what ran on the GPUs, what runs, and what is expected to, as a chart, a table and CSV."""
+"""Timeline page: past, present and expected runs on the GPUs, as a chart, a table and CSV."""
 
 import json
 from collections.abc import Sequence

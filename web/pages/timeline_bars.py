@@ -1,4 +1,4 @@
-"""Bars of the timeline: blocks of runs, and what is expected, the paler the less likely. Pure."""
+"""Bars of the timeline: blocks of runs and forecasts, paler the less likely. Pure."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -54,7 +54,7 @@ def expected_bars(
     places: Iterable[Place],
     group_of: Callable[[ExpectedRun], str],
 ) -> Bars:
-    """Bars of what is expected, the paler the less likely."""
+    """Bars of forecasts, paler the less likely."""
     bars: Bars = defaultdict(list)
     for one, row, rows in places:
         group, link = group_of(one), expected_link(one)

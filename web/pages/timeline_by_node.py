@@ -68,7 +68,7 @@ class GpuRows:
 
     @property
     def labels(self) -> dict[float, str]:
-        """Of each GPU where there is room, else of each node."""
+        """Labels of GPUs where there is room, else of nodes."""
         return ticks_that_fit(self._gpu_labels if self.rows <= FEW else self._node_labels, self.rows)
 
 
@@ -108,7 +108,7 @@ def _rows_of(rows: GpuRows, gpus: Iterable[int]) -> Iterator[float]:
 
 
 def _coloured_teams(timeline: Timeline, times_s: Sequence[tuple[float, float]]) -> set[str]:
-    """Those teams of the reader that held GPUs the longest; the others have one colour together."""
+    """Teams of the reader with a colour: those that held GPUs the longest; the others share one colour."""
     gpu_s = {one.job.team: 0.0 for one in timeline.expected if one.seen}
     since_s = timeline.frame.since.timestamp()
     for run, (start_s, end_s) in zip(timeline.runs, times_s, strict=True):
@@ -179,7 +179,7 @@ def _outage_series(timeline: Timeline, rows: NodeRows) -> list[BarSeries]:
 
 
 def _outage_bar(timeline: Timeline, outage: Outage, rows: RowGroup) -> Bar:
-    """It goes on beyond now as long as nothing ends it."""
+    """Bar of an outage; without an end it continues beyond now."""
     end = (outage.until or timeline.frame.until).timestamp()
     label = f"{escape(outage.node)}<br>{outage.what}" + (f": {escape(outage.reason)}" if outage.reason else "")
     return _bar_over(rows, outage.since.timestamp(), end, label)

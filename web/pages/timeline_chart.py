@@ -82,7 +82,7 @@ def milliseconds(seconds: float) -> int:
 
 
 def run_label(run: Run) -> str:
-    """What a bar of one run tells on hover, beside its times."""
+    """Hover text of the bar of one run, without its times."""
     if not run.seen:
         return f"{HIDDEN}<br>{run.gpus} {run.gpu_type.upper()}"
     on, ended = f"{run.gpus} {run.gpu_type.upper()}", run.ended_as.replace("_", " ")
@@ -100,7 +100,7 @@ def job_link(pk: UUID) -> str:
 
 
 def expected_label(one: ExpectedRun, probability: float) -> str:
-    """What a part of a forecast tells on hover."""
+    """Hover text of a part of a forecast."""
     name, now = escape(str(one.job)) if one.seen else HIDDEN, "runs now" if one.run else "waits now"
     return f"{name}<br>{one.gpus} {one.gpu_type.upper()}, {now}, expected to run with {probability:.0%}"
 
@@ -111,7 +111,7 @@ def expected_link(one: ExpectedRun) -> str:
 
 
 def ticks_that_fit(labels: Mapping[float, str], rows: float) -> dict[float, str]:
-    """Labels by row, cut and escaped; one that would cover the one above is left out."""
+    """Labels by row, cut and escaped, without those that would overlap the one above."""
     apart = LEAST_TICK_PX / row_px(rows)
     found: dict[float, str] = {}
     last = -apart

@@ -69,7 +69,7 @@ def rows_by_team(timeline: Timeline) -> Chart:
 
 
 def _spans_of_teams(timeline: Timeline) -> dict[str, list[tuple[float, float, float]]]:
-    """Start, end and GPUs of what each team's jobs held and are expected to, the latter by its probability."""
+    """Start, end and GPUs of each team's past and expected runs, expected GPUs weighted by probability."""
     found: dict[str, list[tuple[float, float, float]]] = defaultdict(list)
     for run, (start_s, end_s) in zip(timeline.runs, spans_s(timeline), strict=True):
         found[run.job.team].append((start_s, end_s, run.gpus))
@@ -89,7 +89,7 @@ def _mean_gpus(spans: Floats, edges: Floats) -> Floats:
 
 
 def _spent(start: Floats, gpus: Floats, edges: Floats) -> Floats:
-    """GPU time until each edge, had nothing that started ended: from sums over the starts in order."""
+    """Cumulative GPU time until each edge, as if no started span ended: sums over the sorted starts."""
     order = np.argsort(start)
     since, held = start[order] - edges[0], gpus[order]
     begun = np.searchsorted(since, edges - edges[0])

@@ -54,7 +54,7 @@ class Gzip(BaseParser):
 
 
 class Bytes(BaseParser):
-    """Body that the view reads as it is from `request.stream`; it is not parsed."""
+    """Body that the view reads unchanged from `request.stream`; it is not parsed."""
 
     media_type = "application/octet-stream"
 

@@ -1,4 +1,4 @@
-"""The scheduler's loops outside Celery: one speaks with the engines, one decides rounds."""
+"""The scheduler's loops outside Celery: the loop of engines and the loop of rounds."""
 
 import logging
 import signal
@@ -54,7 +54,7 @@ class Loop(threading.Thread):
         release_lease(holder_name(), timezone.now())
 
     def step(self) -> bool:
-        """Run one turn; whether it ended as it should."""
+        """Run one turn; returns whether it succeeded."""
         try:
             self._turn(holder_name(), timezone.now())
         except DatabaseError:

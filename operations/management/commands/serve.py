@@ -99,7 +99,7 @@ class Command(BaseCommand):
 
 
 def _programs(environment: dict[str, str], *, with_samples: bool) -> list[Program]:
-    """The loops of the scheduler, and whoever submits sample jobs."""
+    """The loops of the scheduler, and the submission of sample jobs."""
     manage = [sys.executable, str(settings.BASE_DIR / "manage.py")]
     loops = [[*manage, "schedule", "--skip-checks", "--only", name] for name in LOOPS]  # we have passed the checks
     programs = [Program(command, environment) for command in loops]
@@ -162,7 +162,7 @@ def _local_addresses() -> list[str]:
 
 @contextmanager
 def _listening(port: int) -> Iterator[list[socket.socket]]:
-    """The sockets that the service listens on, from its first moment to its last."""
+    """The listening sockets of the service, held from its start to its end."""
     with ExitStack() as stack:
         try:
             yield [stack.enter_context(listening_at(address, port)) for address in _local_addresses()]

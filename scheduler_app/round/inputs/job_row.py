@@ -100,5 +100,5 @@ class JobRow(NamedTuple):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """What its nodes must have and be: storage by name, containers, and whose they are."""
+        """Requirements on the job's nodes: named storage, containers, owner of the machine."""
         return needs_of(self.mounts, self.image, self.volunteers)

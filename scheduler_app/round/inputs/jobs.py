@@ -98,7 +98,7 @@ def read_job_rows(jobs: JobQuerySet, nodes: Sequence[NodeRow], unreadable: dict[
 
 
 def _everywhere(nodes: Sequence[NodeRow]) -> frozenset[str]:
-    """What all nodes offer."""
+    """Offers that all nodes have."""
     return frozenset.intersection(*(node.storage for node in nodes)) if nodes else frozenset()
 
 
@@ -107,7 +107,7 @@ def _places_beyond(everywhere: frozenset[str], volunteers: str) -> tuple[str, ..
 
 
 def _with_bound_ones(jobs: Sequence[JobRow]) -> list[JobRow]:
-    """The jobs, those that have run at the site bound to it: what they saved is there."""
+    """The jobs; those that have run at the site are bound to it, because their saved files are there."""
     of_site = Attempt.objects.filter(started_at__isnull=False, job__finished_at=None)
     agents = Engine.objects.filter(kind=Engine.Kind.AGENT).values("name")
     bound = set(of_site.exclude(engine__in=agents).order_by().values_list("job", flat=True).distinct())

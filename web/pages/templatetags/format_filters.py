@@ -248,7 +248,7 @@ def measured(value: float | None, measure: str) -> str:
 
 @register.filter
 def verdict(state: str) -> str:
-    """What the guard of a policy says of a measure."""
+    """Verdict of a policy's guard on a measure."""
     return PolicyGuard.State(state).label
 
 
