@@ -40,13 +40,24 @@ def web_programs(listening: Sequence[socket.socket], folder: Path, environment: 
 
 
 def _long(folder: Path, environment: dict[str, str]) -> Program:
-    """The server of long requests, on an event loop."""
-    command = [sys.executable, "-m", "uvicorn", "config.long_requests:application", "--uds", str(folder / "long")]
+    """The server of long requests, on an event loop. uvicorn would let every account open a socket of its own."""
+    listener = _listening_on(folder / "long")
+    command = [sys.executable, "-m", "uvicorn", "config.long_requests:application", "--fd", str(listener)]
     command += ["--ws", "websockets-sansio", "--ws-max-size", str(LARGEST_MESSAGE_BYTES)]
     command += ["--ws-ping-interval", str(PING_EVERY_S), "--ws-per-message-deflate", "false"]
     command += ["--no-access-log", "--no-proxy-headers", "--no-server-header", "--log-level", "warning"]
     command += ["--backlog", str(BACKLOG), "--timeout-graceful-shutdown", "3"]
-    return Program(command, environment)
+    return Program(command, environment, [listener])
+
+
+def _listening_on(path: Path) -> int:
+    """Descriptor of a listening socket that only this account may open; it stays open as long as this process."""
+    path.unlink(missing_ok=True)  # of a service that was killed
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(path))
+    path.chmod(0o600)
+    listener.listen(BACKLOG)
+    return listener.detach()
 
 
 @contextmanager
