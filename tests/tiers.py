@@ -134,6 +134,11 @@ ONCE = {
         "test_a_killed_service_finds_its_running_jobs_again",
         "test_jobs_finish_once_though_the_scheduler_is_killed_again_and_again",
     ),
+    "service/test_listeners.py": ("test_no_job_takes_the_port_while_a_part_is_restarted",),
+    "service/test_long_requests.py": (
+        "test_a_stream_ends_when_its_token_is_revoked",
+        "test_pages_and_probes_answer_beside_more_of_them_than_there_are_threads",
+    ),
     "service/test_preemption.py": ("test_a_preempted_job_resumes_from_its_checkpoint_and_repeats_no_step",),
     "service/test_previous_client.py": ("test_the_client_of_before_submits_follows_and_ends_jobs",),
     "service/test_quick_start.py": (
@@ -144,6 +149,10 @@ ONCE = {
     ),
     "service/test_secrets.py": ("test_secrets_are_where_they_must_be_and_nowhere_else",),
     "service/test_service_logs.py": ("test_lines_say_what_they_are_about_and_hold_no_secret",),
+    "service/test_slow_clients.py": (
+        "test_a_client_past_the_proxy_cannot_choose_its_address",
+        "test_others_are_answered_meanwhile",
+    ),
     "service/test_sessions.py": (
         "test_a_command_runs_in_the_job_and_its_exit_code_is_ours",
         "test_a_session_ends_with_its_job",
