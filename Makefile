@@ -24,7 +24,7 @@ run:  ## the service with jobs already flowing (SQLite, no broker); MOTLEY_PORT 
 	@./bootstrap.sh run
 	@exec $(PYTHON) -u manage.py serve
 
-test:  ## each promise once, on real parts and on both databases, in ten minutes; with ARGS, pytest's, those on SQLite
+test:  ## each promise once, on real parts and on both databases; with ARGS, pytest's, those on SQLite
 	@./bootstrap.sh test
 	@mkdir -p $(COVERAGE)
 	$(if $(ARGS),$(PYTHON) -m pytest $(IN_PARALLEL) $(ARGS),$(call MEASURED,sqlite) --tier test)
