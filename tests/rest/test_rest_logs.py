@@ -203,14 +203,14 @@ def let_go(answer) -> None:
 
 @pytest.mark.usefixtures("_one_place")
 def test_without_a_place_a_stream_has_the_log_as_it_is_and_comes_again(
-    running: Job, cluster: Lab, ada: APIClient
+    launched: Job, cluster: Lab, ada: APIClient
 ) -> None:
-    cluster.until(lambda: cluster.output(running))
-    open_one = ada.get(route(running), headers=EVENTS)
-    second = ada.get(route(running), headers=EVENTS)
+    cluster.until(lambda: cluster.output(launched))
+    open_one = ada.get(route(launched), headers=EVENTS)
+    second = ada.get(route(launched), headers=EVENTS)
     assert next(iter(second)).startswith(b"retry: ")
     assert events(second) == [("log", 6, "hello")]  # to its end, though the job goes on
-    again = ada.get(route(running), headers=EVENTS | {"last-event-id": "6"})
+    again = ada.get(route(launched), headers=EVENTS | {"last-event-id": "6"})
     assert events(again) == []
     let_go(open_one)
 
@@ -222,16 +222,16 @@ def test_without_a_place_a_stream_of_a_job_that_waits_ends_at_once(cluster: Lab,
 
 
 def test_many_followers_are_told_when_to_come_again_and_a_single_one_is_not(
-    running: Job, cluster: Lab, ada: APIClient, settings: Any, monkeypatch: pytest.MonkeyPatch
+    launched: Job, cluster: Lab, ada: APIClient, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slots, "pace", PollRate())
     monkeypatch.setattr(logs, "pace", slots.pace)
     settings.MOTLEY_LOG_POLLS = 1
-    cluster.until(lambda: cluster.output(running))
-    told = [ada.get(route(running, "?wait=0.01")).headers.get("Retry-After") for _ in range(3)]
+    cluster.until(lambda: cluster.output(launched))
+    told = [ada.get(route(launched, "?wait=0.01")).headers.get("Retry-After") for _ in range(3)]
     assert told[0] is None or int(told[0]) <= 1
     assert int(told[2]) >= 2
-    assert "Retry-After" not in ada.get(route(running)).headers  # who does not follow has no turn
+    assert "Retry-After" not in ada.get(route(launched)).headers  # who does not follow has no turn
 
 
 @pytest.mark.usefixtures("_one_place")
