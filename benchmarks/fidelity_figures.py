@@ -93,10 +93,6 @@ def _of_attempts(record: Record) -> dict[str, list[float]]:
     }
 
 
-def _made_room(attempt: Row) -> bool:
-    return attempt["outcome"] in ("preempted", "moved")
-
-
 def _between(
     attempts: Sequence[Row], start: str, end: str, chosen: Callable[[Row], bool] = lambda _: True
 ) -> list[float]:

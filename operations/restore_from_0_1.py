@@ -75,7 +75,7 @@ def _old_tables(dump: Path) -> Iterator[None]:
     """The tables of the dump under the name OLD, beside an empty database."""
     if connection.vendor == "sqlite":
         empty_database()
-        _execute(f"ATTACH DATABASE '{dump}' AS {OLD}")
+        _execute(f"ATTACH DATABASE %s AS {OLD}", str(dump))
         yield
         _execute(f"DETACH DATABASE {OLD}")
     else:
@@ -87,9 +87,9 @@ def _old_tables(dump: Path) -> Iterator[None]:
         _execute(f"DROP SCHEMA {OLD} CASCADE")
 
 
-def _execute(statement: str) -> None:
+def _execute(statement: str, *values: str) -> None:
     with connection.cursor() as cursor:
-        cursor.execute(statement)
+        cursor.execute(statement, values or None)
 
 
 def _copy_rows(cursor: CursorWrapper) -> None:

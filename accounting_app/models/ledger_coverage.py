@@ -23,4 +23,5 @@ class LedgerCoverage(models.Model):
 
     @classmethod
     def extend(cls, now: datetime) -> None:
+        """Record that the ledgers reach to now."""
         cls.objects.update_or_create(pk=1, defaults={"until": now})

@@ -29,12 +29,6 @@ def read_log(attempt: Attempt, stream: Stream, *, rank: int, offset: int, wait: 
         sleep(POLL_INTERVAL_S)
 
 
-def log_tail(attempt: Attempt, stream: Stream, *, rank: int, limit: int) -> LogChunk:
-    """The last bytes of a log."""
-    size = log_size(attempt, stream, rank=rank)
-    return read_log(attempt, stream, rank=rank, offset=max(0, size - limit), wait=NO_WAIT, limit=limit)
-
-
 def last_lines(attempt: Attempt, stream: Stream, *, rank: int, lines: int) -> LogChunk:
     """The last lines of a log, at most a megabyte; an unfinished last line counts as a line."""
     size = log_size(attempt, stream, rank=rank)

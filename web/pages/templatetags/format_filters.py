@@ -203,12 +203,6 @@ def gib(mib: int | None) -> str:
 
 
 @register.filter
-def any_in(names: Any, others: set[str]) -> bool:
-    """Whether one of the names is among the others."""
-    return any(name in others for name in names or ())
-
-
-@register.filter
 def minus(one: float, other: float) -> float:
     return one - other
 
