@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import Context, copy_context
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from django.conf import settings
@@ -155,15 +155,10 @@ async def _client_gone(receive: Receive) -> None:
         pass
 
 
-class _Feeds:
-    made: Feeds | None = None
-
-
+@cache
 def _feeds() -> Feeds:
-    """The feeds of this process, made on its event loop."""
-    if _Feeds.made is None:
-        _Feeds.made = Feeds(partial(_in_thread, Context()))
-    return _Feeds.made
+    """The feeds of this process, which has one event loop."""
+    return Feeds(partial(_in_thread, Context()))
 
 
 class ClientSocket:

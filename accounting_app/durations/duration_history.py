@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from django.db.models.functions import Coalesce
 
 from accounting_app.models import DurationForecast
-from accounting_app.models.duration_forecast import MOST_OF_REQUEST, OBSERVATION
+from accounting_app.models.durations import MOST_OF_REQUEST, OBSERVATION
 from estimation.duration_features import FeatureHistory, Submission
 from estimation.durations import JobTraits
 

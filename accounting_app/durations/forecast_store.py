@@ -9,7 +9,7 @@ from django.db import transaction
 from django.db.models import Avg, F
 
 from accounting_app.models import DurationForecast
-from accounting_app.models.duration_forecast import OF_ENDED_TASK
+from accounting_app.models.durations import OF_ENDED_TASK
 from database.bulk_insert import insert_many
 from database.bulk_update import rewrite
 from estimation.durations import DurationEstimate

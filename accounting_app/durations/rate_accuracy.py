@@ -41,7 +41,7 @@ def judge_rates() -> list[RateJudgement]:
 
 
 def _ended_attempts() -> list[Attempt]:
-    """Ended attempts with a measured rate, the last end first."""
+    """Ended attempts with a measured rate, the newest end first."""
     last = Attempt.objects.filter(ended_at__isnull=False).order_by("-ended_at").values("pk")[:MOST_READ]
     told = Attempt.objects.filter(pk__in=last, reports__gte=LEAST_REPORTS, rate__gt=0).exclude(rate_source="")
     columns = ("rate_source", "rate", "step_worth", "nodes", "first_step", "first_step_at", "step", "step_at")

@@ -1,4 +1,6 @@
-"""The usage ledger: per minute and per day, GPU time and work of each team; per minute, how busy each GPU type was."""
+"""Ledgers: GPU time and work of teams and GPU types, quotas, months of teams, and how far the ledgers reach."""
+
+from datetime import datetime
 
 from django.db import models
 
@@ -75,3 +77,74 @@ class GpuTypeUsage(models.Model):
 
     def __str__(self) -> str:
         return f"{self.gpu_type} at {self.minute:%F %H:%M}"
+
+
+class LedgerCoverage(models.Model):
+    """End of the time that the ledgers cover: one row, written in the transaction of a round."""
+
+    until = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=models.Q(id=1), name="ledger_coverage_one_row")]
+
+    def __str__(self) -> str:
+        return f"ledgers until {self.until:%F %T}"
+
+    @classmethod
+    def covered_until(cls) -> datetime | None:
+        """End of the covered time; None before the first round."""
+        return cls.objects.filter(pk=1).values_list("until", flat=True).first()
+
+    @classmethod
+    def extend(cls, now: datetime) -> None:
+        """Record that the ledgers reach to now."""
+        cls.objects.update_or_create(pk=1, defaults={"until": now})
+
+
+class QuotaHour(models.Model):
+    """Use and price of a quota in one hour (UTC), added up by rounds, each for the time since the last one."""
+
+    team = models.ForeignKey(Team, on_delete=models.CASCADE)
+    gpu_type = models.ForeignKey(GpuType, on_delete=models.CASCADE)
+    hour = models.DateTimeField()
+    gpu_s = models.FloatField(default=0, help_text="GPU-seconds of the team on this type.")
+    borrowed_gpu_s = models.FloatField(default=0, help_text="Those beyond its quota.")
+    quota_s = models.FloatField(default=0, help_text="Seconds for which there was a quota.")
+    priced_s = models.FloatField(default=0, help_text="Those of which the price is known.")
+    saved_job_s = models.FloatField(
+        default=0, help_text="Seconds of waiting, over all jobs, that one more GPU in the quota would have saved."
+    )
+
+    class Meta:
+        indexes = [models.Index(fields=("hour",), name="quota_hour_by_hour")]
+        constraints = [models.UniqueConstraint(fields=("team", "gpu_type", "hour"), name="quota_hour_once")]
+
+    def __str__(self) -> str:
+        return f"{self.team} on {self.gpu_type} at {self.hour:%F %H:%M}"
+
+
+class TeamMonth(models.Model):
+    """Figures of a team's jobs and attempts in one month (UTC), by when they ended."""
+
+    team = models.ForeignKey(Team, on_delete=models.PROTECT)
+    month = models.DateField(help_text="Its first day.")
+    succeeded = models.PositiveIntegerField(default=0)
+    failed = models.PositiveIntegerField(default=0)
+    cancelled = models.PositiveIntegerField(default=0)
+    timed_out = models.PositiveIntegerField(default=0)
+    started = models.PositiveIntegerField(default=0, help_text="Jobs among these that had started.")
+    wait_s = models.FloatField(null=True, help_text="Mean time from submission to the first start; null: none started.")
+    wait_p95_s = models.FloatField(null=True, help_text="Time within which 95 of 100 of them started.")
+    restarts = models.PositiveIntegerField(default=0, help_text="Attempts after the first of their job.")
+    lost_gpu_s = models.FloatField(default=0, help_text="GPU-seconds of work that was lost by stops and lost nodes.")
+    failed_gpu_s = models.FloatField(default=0, help_text="GPU-seconds of attempts that failed.")
+    members = models.JSONField(
+        default=dict, help_text="Key of a member → GPU-seconds, and the same weighted by speed; as its jobs ran."
+    )
+
+    class Meta:
+        indexes = [models.Index(fields=("month",), name="team_month_by_month")]
+        constraints = [models.UniqueConstraint(fields=("team", "month"), name="team_month_once")]
+
+    def __str__(self) -> str:
+        return f"{self.team} in {self.month:%Y-%m}"
