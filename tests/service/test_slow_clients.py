@@ -59,7 +59,7 @@ def test_others_are_answered_meanwhile(service: Service, request_: bytes) -> Non
         for path in ("/livez", "/readyz", "/login/") * 2:
             assert answered(service, path) == 200
         assert httpx.post(f"{service.url}/api/v1/agent/sync", timeout=ANSWER_S).status_code == 401
-    assert workers(service) == before
+    assert set(before) <= set(workers(service))  # none was replaced; one that had not started yet may have come
 
 
 @pytest.mark.parametrize("request_", [HEAD, BODY], ids=["head", "body"])
