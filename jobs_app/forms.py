@@ -100,7 +100,7 @@ class JobForm(forms.Form):
         label="Other fields, as YAML",
         widget=forms.Textarea(attrs={"rows": 4, "spellcheck": "false"}),
         help_text="code, setup, idle_limit, env, secrets, sensitivity, rates, batch_size, deadline, after, array, "
-        "tags, weight, uneven_gang.",
+        "tags, weight, uneven_gang, slurm_variables.",
     )
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:

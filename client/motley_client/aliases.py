@@ -8,7 +8,7 @@ from typer.core import TyperGroup
 ALIASES = {
     **dict.fromkeys(("ls", "list", "jobs", "queue", "squeue"), ("ps",)),
     **dict.fromkeys(("kill", "delete", "stop", "scancel"), ("cancel",)),
-    **dict.fromkeys(("run", "sbatch"), ("submit",)),
+    "run": ("submit",),
     **dict.fromkeys(("status", "describe", "get"), ("show",)),
     "sinfo": ("nodes",),
     "top": ("ps", "--watch"),
@@ -31,7 +31,7 @@ HARMLESS = {
         "simulate",
     ),
     *("nodes", "types", "storage", "rates", "share", "usage", "rounds", "login", "me", "version", "lab"),
-    *("submit", "policy", "token", "secret", "window", "team", "members", "notifications", "sent", "list"),
+    *("submit", "sbatch", "policy", "token", "secret", "window", "team", "members", "notifications", "sent", "list"),
 }
 """Verbs that may be suggested: tried at once, they stop no job and lose no work."""
 

@@ -1,48 +1,57 @@
-"""Job specs from batch scripts: a parser of `#SBATCH` lines, and their translation, with notes on what differs."""
+"""Job specs from batch scripts: `#SBATCH` lines as sbatch reads them, and their translation, with notes on the rest."""
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from math import ceil
-from pathlib import PurePath
+from difflib import SequenceMatcher
+from pathlib import Path, PurePath
 from typing import Any
 
-from motley_client.begin_time import begin_time_of
-from motley_client.spec import SpecError, array_of
+from motley_client.begin_time import begin_time_of, time_of
+from motley_client.sbatch_options import OF_SHORT, Effect, Option, Value, option_named
+from motley_client.sbatch_size import Size, size_of
+from motley_client.spec import SpecError
 
-_PAIRS = (
-    "J=job-name G=gpus N=nodes n=ntasks c=cpus-per-task t=time a=array d=dependency o=output e=error D=chdir "
-    "b=begin p=partition A=account q=qos C=constraint w=nodelist x=exclude H=hold k=no-kill s=oversubscribe"
-)
-SHORT = dict(pair.split("=") for pair in _PAIRS.split())
-FLAGS = {"hold", "no-kill", "oversubscribe", "exclusive", "requeue", "no-requeue", "overcommit", "verbose", "quiet"}
-"""Options that need no value."""
-KEPT_LOGS = "Motley keeps the logs of every attempt: motley logs JOB"
-OTHERWISE = {
-    "output": KEPT_LOGS,
-    "error": KEPT_LOGS,
-    "partition": "the job may run on any node; for GPU types: --gpu-type",
-    "account": "the team of the job is that of --team",
-    "qos": "the order of jobs is that of the policy; see --weight",
-    **dict.fromkeys(("mail-type", "mail-user"), "motley notifications can tell you when your jobs end"),
-    "requeue": "a preempted job always goes back to the queue; for restarts after failures: --retries",
-}
-"""Options that are not honoured, and what there is in their place."""
+MAGIC = "#SBATCH"
 DEPENDENCIES = {"afterok": "success", "afterany": "end"}
 MOST_CHARACTERS = 10_000
 """Of a line with options: shlex takes quadratic time for a long word."""
-MIB_PER = {"": 1, "K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}
+DEFAULT_SIGNAL_S = 60
+NO_LIMIT = {"unlimited", "infinite", "-1"}
+SCRIPT_FOLDER = re.compile(r"\bBASH_SOURCE\b|\$\{?0\b|\b__file__\b")
+READ_VARIABLE = re.compile(
+    r"\$(?:(SLURMD?_\w+)|\{#?(SLURMD?_\w+)\}|\{(SLURMD?_\w+)[^\w:+=}-])"
+    r"""|environ\[['"](SLURMD?_\w+)"""
+)
+"""A use without a default: `${NAME:-1}` and `environ.get` have one."""
+SET_VARIABLE = re.compile(r"\b(SLURMD?_\w+)=")
+GIVEN_VARIABLES = {
+    *("SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_NAME", "SLURM_JOB_ACCOUNT", "SLURM_CLUSTER_NAME", "SLURM_SUBMIT_DIR"),
+    *("SLURM_RESTART_COUNT", "SLURM_JOB_NUM_NODES", "SLURM_NNODES", "SLURM_NTASKS", "SLURM_NPROCS"),
+    *("SLURM_JOB_NODELIST", "SLURM_NODELIST", "SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE", "SLURM_GPUS"),
+    *("SLURM_PROCID", "SLURM_NODEID", "SLURM_LOCALID", "SLURMD_NODENAME", "SLURM_GPUS_ON_NODE"),
+    *("SLURM_GPUS_PER_NODE",),
+}
+OF_CPUS = {
+    *("SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE", "SLURM_JOB_CPUS_PER_NODE", "SLURM_CPUS_PER_GPU"),
+}
+"""Variables that a job has that says how many CPUs it needs."""
+OF_ARRAYS = {
+    f"SLURM_ARRAY_{name}" for name in ("JOB_ID", *(f"TASK_{n}" for n in ("ID", "MIN", "MAX", "COUNT", "STEP")))
+}
 
 
 @dataclass(frozen=True)
 class Script:
-    """Text of a batch script, and the options of its `#SBATCH` lines."""
+    """Text of a batch script, the options of its `#SBATCH` lines, and notes on lines that are not read."""
 
     name: str
     text: str
     options: dict[str, str]
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -53,179 +62,252 @@ class Translation:
     notes: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Surroundings:
+    """Where a script is submitted: the shell's variables, the time, and the GPU types that the cluster has."""
+
+    environment: Mapping[str, str]
+    now: datetime
+    gpu_types: Callable[[], Collection[str]] = tuple
+
+
 def is_script(text: str) -> bool:
-    return text.startswith("#!")
+    return text.removeprefix("\ufeff").startswith("#!")
 
 
 def read_script(path: str, text: str) -> Script:
     """The script with its options; of an option given twice the last one holds, as in Slurm."""
-    return Script(PurePath(path).stem or "job", text, dict(_options(text)))
+    plain = text.removeprefix("\ufeff").replace("\r\n", "\n")
+    notes = [] if plain == text else ["its byte order mark and DOS line breaks were left out: sbatch would refuse it"]
+    lines = plain.split("\n")
+    header = _header(lines)
+    options = {option.name: value for number in header for option, value in _options_of(lines[number], number + 1)}
+    return Script(PurePath(path).stem or "job", plain, options, notes + list(_not_read(lines, header)))
 
 
-def translated(script: Script, arguments: list[str], environment: Mapping[str, str], now: datetime) -> Translation:
+def options_of_words(words: Sequence[str], where: str) -> Iterator[tuple[Option, str]]:
+    """Options and their values, parsed as by getopt; `where` is named in errors."""
+    left = deque(words)
+    while left:
+        word = left.popleft()
+        if word.startswith("--") and len(word) > 2:
+            yield _long(word, left, where)
+        elif word.startswith("-") and len(word) > 1:
+            yield from _short(word[1:], left, where)
+        else:
+            raise SpecError(f"{where}: {word!r} is no option: an option begins with - or --.")
+
+
+def translated(script: Script, arguments: list[str], at: Surroundings) -> Translation:
     """The spec of a job that runs the script on each of its nodes."""
-    left, notes = dict(script.options), []
+    left = dict(script.options)
+    _refuse(left)
+    size = size_of(left)
     spec: dict[str, Any] = {"name": left.pop("job-name", script.name), "command": _command(script, arguments)}
-    size, said = _size(left)
-    spec |= size | _of_times(left, now) | _environment(left, environment)
-    spec |= {"workdir": folder} if (folder := left.pop("chdir", "")) else {}
-    notes += said + [_not_honoured(name, value) for name, value in left.items()] + list(_in_text(script.text))
-    return Translation(spec, notes)
+    spec |= _of_size(size) | _of_times(left, at.now) | _of_signal(left, notes := list(size.notes))
+    spec |= _environment(left, at.environment, notes) | _types_of(left, at, notes)
+    spec |= {"workdir": str(Path(folder).absolute())} if (folder := left.pop("chdir", "")) else {}
+    spec["slurm_variables"] = True
+    notes += [_not_honoured(name, value) for name, value in left.items()]
+    return Translation(spec, [*script.notes, *notes, *_in_text(script.text)])
+
+
+def check_variables(text: str, spec: Mapping[str, Any]) -> None:
+    """Refuse a script that reads variables of Slurm which its job would not have: it would go on with empty ones."""
+    given = GIVEN_VARIABLES | (OF_ARRAYS if spec.get("array") else set()) | set(spec.get("env") or {})
+    given |= OF_CPUS if spec.get("cpus_per_gpu") else set()
+    commands = "\n".join(line for line in text.split("\n") if not _is_comment(line))
+    read = {next(filter(None, match.groups())): None for match in READ_VARIABLE.finditer(commands)}
+    unknown = [name for name in read if name not in given and name not in SET_VARIABLE.findall(text)]
+    if unknown:
+        raise SpecError(f"It reads {', '.join(unknown)}, which its job would not have: {_remedy(unknown[0])}.")
 
 
 # -- reading -----------------------------------------------------------------------------------------------------
 
 
-def _options(text: str) -> Iterator[tuple[str, str]]:
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip() and not line.startswith("#"):
-            return  # as in Slurm, lines after the first command do not count
-        if line.startswith("#SBATCH"):
-            yield from _options_of_line(line.removeprefix("#SBATCH"), number)
+def _header(lines: Sequence[str]) -> list[int]:
+    """Numbers of the lines with options: those before the first command."""
+    end = next((number for number, line in enumerate(lines) if line.strip() and not _is_comment(line)), len(lines))
+    return [number for number in range(end) if lines[number].startswith(MAGIC)]
 
 
-def _options_of_line(line: str, number: int) -> Iterator[tuple[str, str]]:
-    if len(line) > MOST_CHARACTERS:
-        raise SpecError(f"line {number}: a line with options may have at most {MOST_CHARACTERS:,} characters.")
+def _is_comment(line: str) -> bool:
+    return line.lstrip().startswith("#")
+
+
+def _not_read(lines: Sequence[str], header: Sequence[int]) -> Iterator[str]:
+    """Notes on lines that look like options and are none."""
+    for number, line in enumerate(lines):
+        if number in header or not (word := re.match(r"\s*#[#\s]*([A-Za-z]{4,8})\s+-", line[:100])):
+            continue
+        if line.startswith(MAGIC):
+            yield f"line {number + 1}: {MAGIC} after the first command is not read, as by sbatch"
+        elif word[1].upper() in ("PBS", "BSUB"):
+            yield f"line {number + 1}: options of {word[1].upper()} are not read: write {MAGIC}"
+        elif SequenceMatcher(None, word[1].upper(), "SBATCH").ratio() > 0.8:
+            yield f"line {number + 1}: {line.strip()[:60]!r} looks like an option and is none: these begin with {MAGIC}"
+
+
+def _options_of(line: str, number: int) -> Iterator[tuple[Option, str]]:
+    where, text = f"line {number}", line.removeprefix(MAGIC)
+    if len(text) > MOST_CHARACTERS:
+        raise SpecError(f"{where}: a line with options may have at most {MOST_CHARACTERS:,} characters.")
     try:
-        words = shlex.split(line, comments=True)
+        words = shlex.split(text, comments=True)
     except ValueError as error:
-        raise SpecError(f"line {number}: #SBATCH{line}: a quotation mark is not closed.") from error
-    while words:
-        name, value = _split(words.pop(0), number)
-        if value is None:
-            takes_next = name not in FLAGS and words and not words[0].startswith("-")
-            value = words.pop(0) if takes_next else ""
-        yield name, value
+        raise SpecError(f"{where}: {MAGIC}{text}: a quotation mark is not closed.") from error
+    if words and words[0] in ("hetjob", "packjob"):
+        raise SpecError(f"{where}: Motley has no heterogeneous jobs: submit the parts as jobs of their own.")
+    yield from options_of_words(words, where)
 
 
-def _split(word: str, number: int) -> tuple[str, str | None]:
-    """Name and value of `--name=value`, `--name`, `-Nvalue` or `-N`."""
-    if long := re.fullmatch(r"--([a-z][a-z-]*)(?:=(.*))?", word):
-        return long[1], long[2]
-    if (short := re.fullmatch(r"-([A-Za-z])(.*)", word)) and short[1] in SHORT:
-        return SHORT[short[1]], short[2].removeprefix("=") or None
-    raise SpecError(f"line {number}: #SBATCH {word} is no option of sbatch that is known here.")
+def _long(word: str, left: deque[str], where: str) -> tuple[Option, str]:
+    """`--name=value`, `--name value` or `--name`."""
+    name, is_given, value = word[2:].partition("=")
+    option = option_named(name)
+    if option is None:
+        raise _unknown(word, where)
+    if is_given and option.value is Value.NONE:
+        raise SpecError(f"{where}: --{option.name} has no value.")
+    return option, value if is_given else _next_value(option, left, where)
 
 
-# -- how large ---------------------------------------------------------------------------------------------------
+def _short(letters: str, left: deque[str], where: str) -> Iterator[tuple[Option, str]]:
+    """`-N2`, `-N 2`, or letters of options without values: `-HO`."""
+    option = OF_SHORT.get(letters[0])
+    if option is None:
+        raise _unknown(f"-{letters}", where)
+    if option.value is Value.NONE:
+        yield option, ""
+        yield from _short(letters[1:], left, where) if letters[1:] else ()
+    else:
+        value = letters[1:].removeprefix("=")
+        yield option, value or _next_value(option, left, where)
 
 
-def _size(left: dict[str, str]) -> tuple[dict[str, Any], list[str]]:
-    """GPUs, CPUs and memory; Slurm counts them per node, task or CPU, Motley per GPU."""
-    notes: list[str] = []
-    nodes, tasks, per_node = _nodes(left, notes), left.pop("ntasks", ""), left.pop("ntasks-per-node", "")
-    launched = _number("ntasks", tasks) if tasks else nodes * (_number("ntasks-per-node", per_node) if per_node else 1)
-    gpus, kind = _gpus(left, nodes, launched, notes)
-    spec: dict[str, Any] = {"gpus": gpus} | ({"gpu_types": [kind]} if kind else {})
-    if (tasks or per_node) and launched not in (nodes, gpus):
-        notes.append(
-            f"{launched} tasks: the command is started once on each node, and torchrun starts one process per GPU"
-        )
-    cpus = _cpus_per_gpu(left, launched, gpus)
-    spec |= {"cpus_per_gpu": cpus} if cpus else {}
-    return spec | _memory(left, cpus or 1, max(gpus // nodes, 1), notes), notes
+def _next_value(option: Option, left: deque[str], where: str) -> str:
+    if option.value is not Value.REQUIRED:
+        return ""
+    if not left:
+        raise SpecError(f"{where}: --{option.name} needs a value.")
+    return left.popleft()
 
 
-def _nodes(left: dict[str, str], notes: list[str]) -> int:
-    text = left.pop("nodes", "")
-    least, is_range, _ = text.partition("-")
-    if not text:
-        return 1
-    if is_range:
-        notes.append(f"--nodes={text}: counted as {least}")
-    elif least != "1":
-        notes.append(
-            f"--nodes={text}: the GPUs are counted, and Motley chooses the nodes; the command starts on each of them"
-        )
-    return _number("nodes", least)
+def _unknown(word: str, where: str) -> SpecError:
+    return SpecError(f"{where}: {word} is no option of sbatch that is known here.")
 
 
-def _gpus(left: dict[str, str], nodes: int, tasks: int, notes: list[str]) -> tuple[int, str]:
-    """Number and type of GPUs: of the whole job, per node, or per task."""
-    ways = {"gpus": 1, "gpus-per-node": nodes, "gres": nodes, "gpus-per-task": tasks}
-    given = [(name, left.pop(name)) for name in ways if name in left]
-    if not given:
-        notes.append("no GPUs are requested: it gets 1")
-        return 1, ""
-    name, text = given[0]
-    match = re.fullmatch(r"(?:gpu:?)?(?:([A-Za-z][\w.-]*):?)?(\d+)?", text)
-    if match is None:
-        raise SpecError(f"#SBATCH --{name}={text}: expected a number of GPUs, or a type and a number, e.g. a100:4.")
-    return _number(name, match[2] or "1") * ways[name], (match[1] or "").lower()
+# -- translation -------------------------------------------------------------------------------------------------
 
 
-def _cpus_per_gpu(left: dict[str, str], tasks: int, gpus: int) -> int:
-    per_gpu, per_task = left.pop("cpus-per-gpu", ""), left.pop("cpus-per-task", "")
-    if per_gpu:
-        return _number("cpus-per-gpu", per_gpu)
-    return ceil(_number("cpus-per-task", per_task) * tasks / gpus) if per_task else 0
+def _refuse(options: Mapping[str, str]) -> None:
+    for name in options:
+        option = option_named(name)
+        if option is not None and option.effect is Effect.REFUSED:
+            raise SpecError(f"#SBATCH --{name} is refused: {option.note}.")
 
 
-def _memory(left: dict[str, str], cpus_per_gpu: int, gpus_per_node: int, notes: list[str]) -> dict[str, Any]:
-    """Memory per GPU of memory per node, per CPU or per GPU; without a unit Slurm means MiB."""
-    parts = {"mem-per-gpu": 1.0, "mem-per-cpu": float(cpus_per_gpu), "mem": 1 / gpus_per_node}
-    given = [(name, left.pop(name)) for name in parts if name in left]
-    if not given:
-        return {}
-    name, text = given[0]
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)B?", text.upper())
-    if match is None:
-        raise SpecError(f"#SBATCH --{name}={text}: expected a size, e.g. 16G.")
-    if float(match[1]) == 0:
-        notes.append(f"--{name}=0: it gets the share of memory that belongs to its GPUs")
-        return {}
-    return {"memory_per_gpu": f"{ceil(float(match[1]) * MIB_PER[match[2]] * parts[name])}MiB"}
-
-
-def _number(name: str, text: str) -> int:
-    if not re.fullmatch(r"0*[1-9]\d{0,5}", text):
-        raise SpecError(f"#SBATCH --{name}: {text!r} is not a number from 1 to 999999.")
-    return int(text)
-
-
-# -- when, and with which environment ----------------------------------------------------------------------------
+def _of_size(size: Size) -> dict[str, Any]:
+    return {
+        "gpus": size.gpus,
+        **({"gpu_types": [size.gpu_type]} if size.gpu_type else {}),
+        **({"cpus_per_gpu": size.cpus_per_gpu} if size.cpus_per_gpu else {}),
+        **({"memory_per_gpu": f"{size.memory_per_gpu_mib}MiB"} if size.memory_per_gpu_mib else {}),
+    }
 
 
 def _of_times(left: dict[str, str], now: datetime) -> dict[str, Any]:
-    limit, array = left.pop("time", ""), left.pop("array", None)
     spec: dict[str, Any] = {}
-    if limit and limit.lower() not in ("unlimited", "infinite", "0"):
-        spec["time_limit"] = f"{limit}m" if limit.isdecimal() else limit  # Slurm's bare number is minutes
-    if array is not None:
-        spec["array"] = array_of(f"{array}-{array}" if array.isdecimal() else array, "#SBATCH --array")
+    if limit_s := _seconds(left.pop("time", "")):
+        spec["time_limit"] = f"{limit_s}s"
+    if array := left.pop("array", ""):
+        spec["array"] = array
     if needs := left.pop("dependency", ""):
         spec["after"] = list(_after(needs))
     if begin := begin_time_of(left.pop("begin", None), now, "#SBATCH --begin"):
         spec["begin_time"] = begin
+    if deadline := left.pop("deadline", ""):
+        spec["deadline"] = time_of(deadline, now, "#SBATCH --deadline")
     return spec
+
+
+def _seconds(text: str) -> int:
+    """Seconds of `M`, `M:S`, `H:M:S`, `D-H`, `D-H:M` or `D-H:M:S`, as sbatch reads them; 0: no limit."""
+    if not text or text.lower() in NO_LIMIT:
+        return 0
+    match = re.fullmatch(r"(?:(\d{1,6})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?", text, re.ASCII)
+    if match is None:
+        raise SpecError(f"#SBATCH --time={text}: expected minutes, 2:00:00 or 1-12:00:00 (days-hours:minutes:seconds).")
+    days, *parts = (int(part) if part else None for part in match.groups())
+    given = [part for part in parts if part is not None]
+    if days is None and len(given) < 3:
+        given = [0, *given]  # minutes, with seconds or without
+    hours, minutes, seconds = (*given, 0, 0)[:3]
+    return (((days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 def _after(text: str) -> Iterator[dict[str, str]]:
     """`afterok:JOB:JOB,afterany:JOB`. Without the others a job would start too early: they are refused."""
     for part in text.split(","):
         kind, *jobs = part.split(":")
-        if kind not in DEPENDENCIES or not jobs or "?" in text:
+        if kind not in DEPENDENCIES or not all(jobs) or not jobs or "?" in text:
             raise SpecError(f"#SBATCH --dependency={text}: only afterok and afterany are honoured, joined by commas.")
         yield from ({"job": job, "on": DEPENDENCIES[kind]} for job in jobs)
 
 
-def _environment(left: dict[str, str], environment: Mapping[str, str]) -> dict[str, Any]:
+def _of_signal(left: dict[str, str], notes: list[str]) -> dict[str, Any]:
+    """`[{R|B}:]SIGNAL[@SECONDS]`: a job is asked to save its state by SIGTERM, so long before it is killed."""
+    text = left.pop("signal", "")
+    if not text:
+        return {}
+    match = re.fullmatch(r"(?:[RB]:|RB:)?(?:SIG)?([A-Za-z]+[12]?|\d{1,2})(?:@(\d{1,5}))?", text)
+    if match is None:
+        raise SpecError(f"#SBATCH --signal={text}: expected a signal and seconds, e.g. B:USR1@120.")
+    grace_s = int(match[2] or DEFAULT_SIGNAL_S)
+    if match[1].upper() not in ("TERM", "15"):
+        notes.append(f"--signal={text}: the job gets SIGTERM in its place, {grace_s} s before it is killed")
+    return {"checkpoint": {"grace_seconds": grace_s}}
+
+
+def _environment(left: dict[str, str], environment: Mapping[str, str], notes: list[str]) -> dict[str, Any]:
     """Variables of `--export`: those with a value, and those named that are set here."""
-    names = left.pop("export", "NONE").split(",")
+    names = _unquoted_parts(left.pop("export", "NONE"))
     pairs = [name.partition("=") for name in names if name and name not in ("ALL", "NIL", "NONE")]
     env = {name: value if is_given else environment.get(name) for name, is_given, value in pairs}
     if "ALL" in names:
         left["export"] = "ALL"
+    if unset := [name for name, value in env.items() if value is None]:
+        notes.append(f"--export: {', '.join(unset)} is not set here, and has no value")
     return {"env": found} if (found := {name: value for name, value in env.items() if value is not None}) else {}
 
 
-# -- what differs ------------------------------------------------------------------------------------------------
+def _unquoted_parts(text: str) -> list[str]:
+    """Parts between commas that are outside quotation marks, without these."""
+    parts = re.findall(r"""((?:"[^"]*"|'[^']*'|[^,"'])+)""", text)
+    return [re.sub(r"""["']""", "", part) for part in parts]
+
+
+def _types_of(left: dict[str, str], at: Surroundings, notes: list[str]) -> dict[str, Any]:
+    """GPU types among the words of `--constraint`; it alone stays in `left` where none is."""
+    text = left.get("constraint", "")
+    words = re.findall(r"[\w.-]+", text.lower())
+    if not words:
+        return {}
+    known = {name.lower() for name in at.gpu_types()}
+    types = [word for word in dict.fromkeys(words) if word in known]
+    if not types:
+        here = ", ".join(sorted(known)) or "none"
+        notes.append(f"--constraint={text} is not honoured: the GPU types here are {here}")
+    elif others := [word for word in words if word not in known]:
+        notes.append(f"--constraint={text}: {', '.join(others)} is not honoured; the job may run on {', '.join(types)}")
+    del left["constraint"]
+    return {"gpu_types": types} if types else {}
 
 
 def _command(script: Script, arguments: list[str]) -> list[str]:
     """The interpreter of the first line with the text itself: no file needs to be on the nodes."""
-    interpreter = shlex.split(script.text.splitlines()[0].removeprefix("#!")[:MOST_CHARACTERS])
+    interpreter = shlex.split(script.text.split("\n", 1)[0].removeprefix("#!")[:MOST_CHARACTERS])
     programs = [PurePath(word).name for word in interpreter if not word.startswith("-")]
     if any(re.fullmatch(r"python[0-9.]*", program) for program in programs):
         return [*interpreter, "-c", script.text, *arguments]
@@ -234,18 +316,29 @@ def _command(script: Script, arguments: list[str]) -> list[str]:
     raise SpecError(f"{script.name}: only scripts of a shell or of Python can be submitted; others: -- PROGRAM FILE")
 
 
+# -- what differs ------------------------------------------------------------------------------------------------
+
+
 def _not_honoured(name: str, value: str) -> str:
     if name == "export":
         return "--export=ALL is not honoured: variables of this shell are not copied; give them by --env"
+    option = option_named(name)
     text = f"--{name}={value}" if value else f"--{name}"
-    why = OTHERWISE.get(name)
-    return f"{text} is not honoured" + (f": {why}" if why else "")
+    return f"{text} is not honoured" + (f": {option.note}" if option is not None and option.note else "")
 
 
 def _in_text(text: str) -> Iterator[str]:
     if re.search(r"^[ \t]*srun\b", text, re.MULTILINE):
         yield "it calls srun: the command already starts on each node, and only nodes of a Slurm engine have srun"
-    if "SLURM_ARRAY_TASK_ID" in text:
-        yield "it reads SLURM_ARRAY_TASK_ID: the index is in MOTLEY_ARRAY_INDEX"
-    elif "SLURM_" in text:
-        yield "it reads variables SLURM_…: a job has MOTLEY_… and PET_… in their place"
+    if re.search(r"\bscontrol\b", text):
+        yield "it calls scontrol, which only nodes of a Slurm engine have: the first node's address is in MASTER_ADDR"
+    if SCRIPT_FOLDER.search(text):
+        yield "it asks for its own path: its text is the command, and no file of it is on the nodes; see --code"
+
+
+def _remedy(name: str) -> str:
+    if name in OF_ARRAYS:
+        return "submit it with --array"
+    if name in OF_CPUS:
+        return "say how many CPUs it needs, e.g. --cpus-per-gpu=4"
+    return f"give it by --env {name}=VALUE, or a default in the script: ${{{name}:-VALUE}}"

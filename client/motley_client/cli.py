@@ -15,6 +15,7 @@ from motley_client.commands import (
     logs,
     mcp,
     notifications,
+    sbatch,
     scheduling,
     secrets,
     sessions,
@@ -38,6 +39,7 @@ app = typer.Typer(
 
 for command in (submit.submit, submit.plan, submit.clone):
     app.command(cls=CommandAfterDashes)(command)
+app.command(cls=sbatch.SlurmCommand)(sbatch.sbatch)
 app.command()(submit.replica_size)
 app.command(name="exec", cls=CommandAfterDashes)(sessions.execute)
 app.command()(sessions.port)

@@ -136,17 +136,6 @@ def value_of(option: str, text: str) -> Any:
     return documents[0] if documents else None
 
 
-def array_of(text: str | None, option: str = "--array") -> dict[str, int] | None:
-    """Index range of `--array`: `0-99`, or `0-99%10` for at most ten at a time."""
-    if text is None:
-        return None
-    match = re.fullmatch(r"(\d+)-(\d+)(?:%(\d+))?", text)
-    if match is None:
-        raise SpecError(f"{option} {text}: expected the first and last index, e.g. 0-99, or 0-99%10 for ten at a time.")
-    start, end, at_a_time = match.groups()
-    return {"start": int(start), "end": int(end)} | ({"at_a_time": int(at_a_time)} if at_a_time else {})
-
-
 def after_of(texts: Sequence[str]) -> list[dict[str, str]]:
     """Dependencies of `--after`: `JOB` must have succeeded, `JOB:end` must have finished."""
     pairs = [re.fullmatch(r"(.+?)(?::(success|end))?", text, re.DOTALL) for text in texts]

@@ -58,8 +58,8 @@ from engines.supervision.rank import PACKAGE_PARENT, PYTHON
 log = logging.getLogger(__name__)
 
 LOOPBACK = "127.0.0.1"
-HIDDEN = frozenset({"CUDA_VISIBLE_DEVICES"})
-"""Slurm's own is relative to what the job may see, and replaces it."""
+HIDDEN = frozenset({"CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID", "SLURM_JOBID", "SLURMD_NODENAME"})
+"""Slurm's own replace them: its devices are those that the job may see, and srun and scontrol ask by its number."""
 
 
 class SlurmEngine:

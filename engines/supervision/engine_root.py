@@ -38,6 +38,8 @@ from engines.supervision.processes import MARK
 from engines.supervision.rank import PACKAGE_PARENT, PYTHON
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+OF_BATCH_SCRIPT = "SLURM_JOB_ID"
+"""Variable of the jobs of batch scripts, which also look for the folder where they start."""
 THROUGH = 0o711
 """Mode of a folder that others may traverse, but not list."""
 OWN = 0o700
@@ -187,6 +189,8 @@ class EngineRoot:
         if launch.image is None:  # an image has a PATH of its own
             least["PATH"] = self._search_path
         asked = {**least, **launch.env, **launch.tasks[rank].env, "PWD": str(workdir), **added}
+        if OF_BATCH_SCRIPT in launch.env:
+            asked["SLURM_SUBMIT_DIR"] = str(workdir)
         setup = self._setup_file(launch, launch.setup, rank) if launch.setup is not None else None
         asked |= (
             _environment_variables(Path(setup["folder"]), asked.get("PATH", SYSTEM_PATH)) if setup is not None else {}

@@ -26,7 +26,7 @@ RANK = "MOTLEY_INIT_RANK"
 """Environment variable of the rank's init process, by which a session finds it."""
 SITE_VARIABLES = (
     *("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"),
-    *("SLURM_JOB_ID", "SLURMD_NODENAME", "SLURM_STEP_GPUS"),
+    *("SLURM_JOB_ID", "SLURM_JOBID", "SLURMD_NODENAME", "SLURM_STEP_GPUS"),
 )
 """Variables of the surroundings that a job gets: the devices that the site chose, and where it runs."""
 PYTHON = (sys.executable, "-ES", "-m")

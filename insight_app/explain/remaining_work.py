@@ -64,7 +64,7 @@ def tells_of_few(found: DurationEstimate) -> bool:
 def _sampled(array: JobArray) -> DurationEstimate | None:
     """Duration of a task, if enough of the array's have ended; not drawn towards history, which may be other teams'."""
     found = read_array_samples([array.pk]).get(array.pk)
-    return duration_of(array.end - array.start + 1, found._replace(history=None)) if found else None
+    return duration_of(len(array.all_indices), found._replace(history=None)) if found else None
 
 
 def _submission(job: Job, gpus: int) -> Submission:

@@ -1,6 +1,6 @@
 """Jobs with their state and reason, job arrays, dependencies and tags."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -75,6 +75,7 @@ class JobArray(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     start = models.PositiveIntegerField()
     end = models.PositiveIntegerField()
+    indices = models.JSONField(null=True, blank=True, help_text="Where they are not all from start to end.")
     at_a_time = models.PositiveIntegerField(null=True, blank=True)
 
     class Meta:
@@ -87,6 +88,10 @@ class JobArray(models.Model):
 
     def __str__(self) -> str:
         return f"{self.id} [{self.start}-{self.end}]"
+
+    @property
+    def all_indices(self) -> Sequence[int]:
+        return self.indices or range(self.start, self.end + 1)
 
 
 LONGEST_PAUSE = timedelta(minutes=5)
@@ -224,6 +229,9 @@ class Job(models.Model):
     restore_s = models.FloatField(default=30)
     preemptible = models.BooleanField(default=True)
     uneven_gang = models.BooleanField(default=False)
+    slurm_variables = models.BooleanField(
+        default=False, help_text="It finds SLURM_JOB_ID, SLURM_ARRAY_TASK_ID and others in its environment."
+    )
     weight = models.FloatField(default=1.0)
     begin_time = models.DateTimeField(null=True, blank=True, help_text="It is not started before.")
     deadline = models.DateTimeField(null=True, blank=True)

@@ -35,7 +35,7 @@ class ParsedSpec:
 
     columns: dict[str, Any]
     needs: list[dict[str, Any]]
-    array: dict[str, int] | None
+    array: dict[str, Any] | None
     id: UUID = field(default_factory=uuid7)
     """Of the job, or of the array's first member."""
 

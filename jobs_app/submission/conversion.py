@@ -31,6 +31,7 @@ DEFAULTS: dict[str, Any] = {
     "checkpoint": {"grace_seconds": 60, "restore_seconds": 30},
     "preemptible": True,
     "uneven_gang": False,
+    "slurm_variables": False,
     "weight": 1.0,
     "retries": 0,
 }
@@ -141,6 +142,7 @@ def spec_of(job: Job) -> dict[str, Any]:
         "checkpoint": {"grace_seconds": job.grace_s, "restore_seconds": float(job.restore_s)},
         "preemptible": job.preemptible,
         "uneven_gang": job.uneven_gang,
+        "slurm_variables": job.slurm_variables,
         "weight": job.weight,
         "begin_time": _time_of(job.begin_time),
         "deadline": _time_of(job.deadline),

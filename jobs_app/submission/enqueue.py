@@ -11,6 +11,7 @@ from jobs_app.code.storage import note_use
 from jobs_app.models import Job, JobArray, JobDependency, JobEvent, JobTag, Reason
 from jobs_app.models.job import words_of_begin_time
 from jobs_app.submission.admission import Admitted, note_of_weight
+from jobs_app.submission.arrays import array_text
 from jobs_app.submission.conversion import spec_of
 
 Row = dict[str, Any]
@@ -36,7 +37,7 @@ def enqueue(asked: Sequence[Admitted]) -> tuple[Job, list[UUID]]:
 
 def draft_spec(asked: Admitted) -> dict[str, Any]:
     """The spec after parsing, with defaults filled in; nothing is written."""
-    return spec_of(just_written(draft(asked), asked)) | ({"array": asked.array} if asked.array else {})
+    return spec_of(just_written(draft(asked), asked)) | ({"array": array_text(asked.array)} if asked.array else {})
 
 
 def draft(asked: Admitted) -> Job:
@@ -50,7 +51,7 @@ def _rows_of(asked: Admitted) -> Iterator[Row]:
         yield _row(asked)
         return
     array = JobArray.objects.create(**asked.array)
-    for index in range(array.start, array.end + 1):
+    for index in array.all_indices:
         own = {} if index == array.start else {"id": uuid7()}
         yield _row(asked) | {"array_id": array.pk, "array_index": index} | own
 

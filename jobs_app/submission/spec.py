@@ -11,7 +11,7 @@ from cluster_app.replica_size import GpusPerReplica
 from cluster_app.storage import Volunteers
 from jobs_app.models import JobDependency
 from jobs_app.models.code_archive import DIGEST
-from jobs_app.models.job import LARGEST_ARRAY
+from jobs_app.submission.arrays import ArrayIndices
 from jobs_app.submission.fields import (
     LARGEST_BATCH,
     LARGEST_RATE,
@@ -111,21 +111,6 @@ class After(Strict):
     )
 
 
-class Array(Strict):
-    start = serializers.IntegerField(min_value=0, max_value=2**31 - 1, default=0)
-    end = serializers.IntegerField(min_value=0, max_value=2**31 - 1)
-    at_a_time = serializers.IntegerField(
-        min_value=1, max_value=2**31 - 1, required=False, allow_null=True, default=None
-    )
-
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        if not attrs["start"] <= attrs["end"] < attrs["start"] + LARGEST_ARRAY:
-            raise serializers.ValidationError(
-                f"`end` must not be less than `start`; an array has at most {LARGEST_ARRAY:,} members."
-            )
-        return attrs
-
-
 class JobSpec(Strict):
     """Schema of a job's spec."""
 
@@ -168,6 +153,10 @@ class JobSpec(Strict):
     checkpoint = Checkpoint(required=False, source="*")
     preemptible = serializers.BooleanField(required=False)
     uneven_gang = serializers.BooleanField(required=False)
+    slurm_variables = serializers.BooleanField(
+        required=False,
+        help_text="Sets SLURM_JOB_ID, SLURM_ARRAY_TASK_ID and others for the job, as for that of a batch script.",
+    )
     weight = JobWeight(required=False)
     begin_time = FutureTime(required=False, allow_null=True, help_text="The job waits until then.")
     deadline = FutureTime(required=False, allow_null=True)
@@ -180,7 +169,7 @@ class JobSpec(Strict):
     )
     retries = serializers.IntegerField(min_value=0, max_value=MOST_RETRIES, required=False)
     after = ListOf(child=After(), required=False, max_length=1000)
-    array = Array(required=False, allow_null=True)
+    array = ArrayIndices(required=False, allow_null=True)
     tags = Tags(required=False)
 
     def to_internal_value(self, data: Any) -> dict[str, Any]:

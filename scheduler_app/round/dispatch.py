@@ -33,6 +33,7 @@ from scheduler_app.errors import NoStorage
 from scheduler_app.round.job_environment import LaunchGpu, LaunchSpec, launch_of, setup_of
 from scheduler_app.round.lease import Fence
 from scheduler_app.round.node_lifetimes import checkpoint_terms
+from scheduler_app.round.slurm_variables import SlurmArray
 
 log = logging.getLogger(__name__)
 State = Attempt.State
@@ -57,12 +58,15 @@ JOB = (
     "cpus_per_gpu",
     "memory_per_gpu_mib",
     "array_index",
+    "slurm_variables",
     "team__name",
 )
+ARRAY = ("array__start", "array__end", "array__indices", "array__at_a_time")
 TIMES = ("grace_s", "time_limit_s", "ran_s")
 CODE = ("setup", "code__team", "code__digest", "code__lock_digest")
-FOR_LAUNCHES = (*ATTEMPT, *BATCH, *SHARE, "gpu_type__name", *(f"job__{name}" for name in (*JOB, *TIMES, *CODE)))
+FOR_LAUNCHES = (*ATTEMPT, *BATCH, *SHARE, "gpu_type__name", *(f"job__{name}" for name in (*JOB, *ARRAY, *TIMES, *CODE)))
 """The columns that a launch needs."""
+JOINED = ("job__team", "job__code", "job__array", "gpu_type")
 BAD_CONFIGURATION = 78
 """sysexits.h: EX_CONFIG."""
 LAUNCH_GPU = ("gpu__node__name", "gpu__index", "gpu__uuid", "gpu__node__emulated")
@@ -179,7 +183,7 @@ def _send_launches(fence: Fence, running: dict[str, Engine], now: datetime) -> N
     for batch in _batches(list(due.order_by("pk").values_list("pk", flat=True))):
         fence.check()
         gpus = launch_gpus_of(batch)
-        attempts = due.filter(pk__in=batch).select_related("job__team", "job__code", "gpu_type").only(*FOR_LAUNCHES)
+        attempts = due.filter(pk__in=batch).select_related(*JOINED).only(*FOR_LAUNCHES)
         sent = _launched(running, list(attempts.order_by("pk")), gpus, now)
         with fence.transaction():
             Attempt.objects.filter(pk__in=sent).update(launched_at=now)
@@ -358,4 +362,6 @@ def _launch_spec(attempt: Attempt, inputs: LaunchInputs) -> LaunchSpec:
         api_url=f"{settings.PUBLIC_URL}/api/v1",
         job_token=JobToken.issue(attempt.pk),
         checkpoints=inputs.checkpoints,
+        slurm_variables=job.slurm_variables,
+        array=SlurmArray(str(job.array.pk), job.array.all_indices) if job.array else None,
     )

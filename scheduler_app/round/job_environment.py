@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from engines.protocol import CpuLimit, Image, Launch, NodeLaunch, Setup
 from estimation.checkpoint_plan import CheckpointTerms
+from scheduler_app.round.slurm_variables import SlurmArray, SlurmJob, variables_of_job, variables_of_node
 
 LAUNCHER_MARGIN_S = 5
 """Part of the grace period that torchrun needs after it has killed its workers."""
@@ -61,6 +62,9 @@ class LaunchSpec:
     job_token: str
     checkpoints: CheckpointTerms | None = None
     """None: not known, as its nodes have been removed."""
+    slurm_variables: bool = False
+    """Whether it finds Slurm's variables as well: the job of a batch script."""
+    array: SlurmArray | None = None
 
 
 def tasks_of(spec: LaunchSpec) -> list[NodeLaunch]:
@@ -111,7 +115,22 @@ def shared_env(spec: LaunchSpec) -> dict[str, str]:
         **_batch(spec),
         **_checkpoints(spec),
         **_emulation(spec),
+        **(variables_of_job(_in_slurm(spec)) if spec.slurm_variables else {}),
     }
+
+
+def _in_slurm(spec: LaunchSpec) -> SlurmJob:
+    return SlurmJob(
+        id=spec.job,
+        name=spec.name,
+        team=spec.team,
+        attempt=spec.number,
+        nodes=Counter(gpu.node for gpu in spec.gpus),
+        cpus_per_gpu=spec.cpus_per_gpu,
+        memory_per_gpu_mib=spec.memory_per_gpu_mib,
+        array=spec.array,
+        array_index=spec.array_index,
+    )
 
 
 def _threads(spec: LaunchSpec) -> dict[str, str]:
@@ -155,6 +174,7 @@ def _of_node(spec: LaunchSpec, rank: int, nodes: Sequence[str]) -> dict[str, str
         # c10d numbers ranks by address in place of PET_NODE_RANK, and waits forever where two ranks share a host
         "PET_RDZV_BACKEND": "static",
         "PET_SHUTDOWN_TIMEOUT": str(max(spec.grace_s - LAUNCHER_MARGIN_S, 1)),
+        **(variables_of_node(_in_slurm(spec), rank) if spec.slurm_variables else {}),
     }
 
 

@@ -335,6 +335,10 @@ FAULTY: list[tuple[str, Any, str]] = [
     ("after", [{"job": "0190c3a0-0000-7000-8000-000000000000", "on": "monday"}], "/after/0/on"),
     ("array", {"start": 5, "end": 4}, "/array"),
     ("array", {"start": 0, "end": 10_000}, "/array"),
+    ("array", "5-1", "/array"),
+    ("array", "0-10:0", "/array"),
+    ("array", "0-9999,10000", "/array"),
+    ("array", ",".join(["0-9999"] * 3), "/array"),
     ("array", {"start": 0, "end": 1, "at_a_time": 0}, "/array/at_a_time"),
     ("array", {"start": 0, "end": 1, "at_a_time": 10**30}, "/array/at_a_time"),
     ("tags", {"a": "two\nlines"}, "/tags/a"),
@@ -446,6 +450,7 @@ MORE: list[tuple[str, Any]] = [
     ("name", " padded "),
     ("after", []),
     ("array", {"end": 3}),
+    ("array", "1,3,7-10:2%2"),
 ]
 VALUES: dict[str, list[Any]] = {field: [value for name, value in MORE if name == field] for field, _ in MORE}
 

@@ -167,6 +167,22 @@ def test_an_array_is_a_job_for_each_index(cluster: Lab) -> None:
     assert [str(job) for job in Job.objects.filter(array=first.array).order_by("id")] == ["job[3]", "job[4]", "job[5]"]
 
 
+@pytest.mark.parametrize(
+    ("text", "indices"),
+    [
+        ("1,3,7-10:2%2", [1, 3, 7, 9]),
+        ("0-10:5", [0, 5, 10]),
+        ("3", [3]),
+        (3, [3]),
+        ("2-4", [2, 3, 4]),
+        ("5,5,4", [4, 5]),
+    ],
+)
+def test_an_array_may_have_gaps(cluster: Lab, text: str | int, indices: list[int]) -> None:
+    first = cluster.submit(array=text)
+    assert [job.array_index for job in Job.objects.filter(array=first.array).order_by("id")] == indices
+
+
 def test_every_member_of_an_array_waits_for_the_parent(cluster: Lab) -> None:
     parent = cluster.submit()
     cluster.submit(array={"start": 0, "end": 1}, after=[{"job": str(parent.pk)}])

@@ -90,7 +90,7 @@ def _bodies(base: Any) -> list[Any]:
 @pytest.mark.parametrize(
     ("field", "value", "pointer", "words"),
     [
-        ("array", "5-1", "/array", "An object with the fields start, end, at_a_time is expected, not a string."),
+        ("array", "5-1", "/array", "5-1: the last index must be from 5 to 2,147,483,647."),
         ("after", ["nope"], "/after/0", "An object with the fields job, on is expected, not a string."),
         ("after", None, "/after", "This field may not be null."),
         ("env", ["A=1"], "/env", "An object is expected, not a list."),

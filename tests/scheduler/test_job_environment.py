@@ -125,3 +125,36 @@ def test_an_emulated_gang_is_told_the_rate_to_keep(lab: Lab) -> None:
     lab.node("n1")
     found = environment(lab, gpus=2, rates={"a100": 24.5})
     assert (found["MOTLEY_EMULATED"], found["MOTLEY_EMULATED_RATE"]) == ("1", "24.5")
+
+
+def test_the_job_of_a_batch_script_finds_slurms_variables(lab: Lab) -> None:
+    lab.node("n1", gpus=4)
+    found = environment(lab, gpus=2, cpus_per_gpu=1, slurm_variables=True)
+    names = ("SLURM_NNODES", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_GPUS_ON_NODE", "SLURM_CPUS_PER_TASK")
+    assert [found[name] for name in names] == ["1", "1", "0", "2", "2"]
+    assert found["SLURM_JOB_ID"].isdecimal()
+    assert (found["SLURM_SUBMIT_DIR"], found["SLURM_JOB_NODELIST"]) == (found["PWD"], "n1")
+
+
+def test_its_number_stays_over_all_attempts(lab: Lab) -> None:
+    lab.node("n1")
+    command = 'cd $MOTLEY_CHECKPOINT_DIR; echo "$SLURM_JOB_ID $SLURM_RESTART_COUNT" >> seen; cat seen; exit 1'
+    job = lab.until_state(lab.submit(command, slurm_variables=True, retries=1), Job.State.FAILED)
+    number, first, again, second = lab.output(job).split()
+    assert (number == again, first, second) == (True, "0", "1")
+
+
+def test_a_task_of_a_script_knows_its_place_in_the_array(lab: Lab) -> None:
+    lab.node("n1", gpus=4)
+    job = lab.submit("env", array="1,3,7-11:2", slurm_variables=True)
+    tasks = list(Job.objects.filter(array=job.array).order_by("array_index"))
+    found = [lab.environment(lab.until_state(task, Job.State.SUCCEEDED)) for task in tasks]
+    assert [one["SLURM_ARRAY_TASK_ID"] for one in found] == ["1", "3", "7", "9", "11"]
+    assert len({one["SLURM_ARRAY_JOB_ID"] for one in found}) == 1
+    whole = ("MIN", "MAX", "COUNT")
+    assert [found[0][f"SLURM_ARRAY_TASK_{name}"] for name in whole] == ["1", "11", "5"]
+
+
+def test_other_jobs_are_not_taken_for_jobs_of_slurm(lab: Lab) -> None:
+    lab.node("n1")
+    assert not [name for name in environment(lab) if name.startswith("SLURM")]

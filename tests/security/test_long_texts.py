@@ -28,17 +28,18 @@ from jobs_app.models import Attempt
 from jobs_app.models.secret import IS_NAME
 from jobs_app.notifications.addresses import slack_tokens
 from jobs_app.submission.admission import default_workload
+from jobs_app.submission.arrays import ArrayIndices
 from jobs_app.submission.conversion import parse_yaml
 from jobs_app.submission.fields import is_text
 from jobs_app.submission.images import Image, may_fetch
 from jobs_app.submission.spec import JobSpec
 from jobs_app.submission.units import Memory, Seconds
-from motley_client.batch_script import read_script, translated
+from motley_client.batch_script import Surroundings, check_variables, read_script, translated
 from motley_client.begin_time import begin_time_of
 from motley_client.commands.jobs import since_of
 from motley_client.plain_yaml import UnreadableYaml
 from motley_client.replica_size import model_memory_mib
-from motley_client.spec import SpecError, after_of, array_of, gpus_of, name_of, pairs_of
+from motley_client.spec import SpecError, after_of, gpus_of, name_of, pairs_of
 from motley_client.tables.job_columns import columns_of
 from motley_client.terminal import sanitized, sanitized_lines, sanitized_log
 from simulation.cluster import Cluster
@@ -72,7 +73,7 @@ def _lines_of(text: str) -> None:
 def _script(text: str) -> None:
     for body in (f"#!/bin/sh\n{text}", f"#!/bin/sh\n#SBATCH {text}\n"):
         with suppress(SpecError):
-            translated(read_script("a.sh", body), [], {}, NOW)
+            translated(read_script("a.sh", body), [], Surroundings({}, NOW))
 
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -109,6 +110,7 @@ SERVICE: Mapping[str, Callable[[str], object]] = {
     "name of a secret": IS_NAME,
     "address of Slack": slack_tokens,
     "range of a download": is_range_request,
+    "indices of an array": ArrayIndices().run_validation,
 }
 ENGINES: Mapping[str, Callable[[str], object]] = {
     "account of a team": lambda text: account_name("job-%t", text),
@@ -129,7 +131,7 @@ CLIENT: Mapping[str, Callable[[str], object]] = {
     "since": since_of,
     "name of a command": name_of,
     "pairs": lambda text: pairs_of("--env", [text]),
-    "array": array_of,
+    "variables of Slurm": lambda text: check_variables(text, {}),
     "dependencies": lambda text: after_of([text]),
     "GPUs": gpus_of,
     "memory of a model": model_memory_mib,

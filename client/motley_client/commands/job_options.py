@@ -2,8 +2,9 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
-from functools import wraps
+from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any, TextIO
@@ -11,14 +12,14 @@ from typing import Annotated, Any, TextIO
 import typer
 from typer.core import TyperCommand
 
-from motley_client.batch_script import Script, is_script, read_script, translated
+from motley_client.batch_script import Script, Surroundings, check_variables, is_script, read_script, translated
 from motley_client.begin_time import begin_time_of, deadline_of
 from motley_client.completion import gpu_types, storage, teams
 from motley_client.completion import jobs as known_jobs
+from motley_client.lookup import connect
 from motley_client.spec import (
     SpecError,
     after_of,
-    array_of,
     command_of,
     gpus_of,
     is_digest,
@@ -176,8 +177,8 @@ def options(
     array: Annotated[
         str | None,
         typer.Option(
-            metavar="FIRST-LAST[%MOST]",
-            help="Submit one job per index, e.g. 0-99, or 0-99%10 for at most ten at a time.",
+            metavar="INDICES",
+            help="Submit one job per index: 0-99, 0-99%10 for at most ten at a time, 1,3,5 or 0-20:5.",
         ),
     ] = None,
     field: Annotated[
@@ -216,7 +217,7 @@ def options(
         "retries": retries,
         "preemptible": preemptible,
         "after": after_of(after or []),
-        "array": array_of(array),
+        "array": array,
     }
     return values_of("--set", field or []) | {
         name: value for name, value in fields.items() if value not in (None, [], {})
@@ -226,11 +227,13 @@ def options(
 def specs_of(context: typer.Context, *, file: FileArgument = None, **given: Any) -> Specs:
     """Every job of the file, each with the options applied; without a file, the one job that the options describe."""
     fields = options(context, **given)
+    if wrapped := context.meta.get("wrap"):
+        return [_of_script(context, read_script("wrap", f"#!/bin/sh\n{wrapped}\n"), fields)]
     if file is None:
         return [_with_defaults(fields)]
     text = _text_of(file)
     if is_script(text):
-        return [_of_script(read_script(file.name, text), fields)]
+        return [_of_script(context, read_script(file.name, text), fields)]
     return [merged(_with_whole_path(spec, file.name), fields) for spec in read_specs(text, file.name)]
 
 
@@ -248,16 +251,25 @@ def _with_defaults(fields: dict[str, Any]) -> dict[str, Any]:
     return size | name | fields
 
 
-def _of_script(script: Script, fields: dict[str, Any]) -> dict[str, Any]:
+def _of_script(context: typer.Context, script: Script, fields: dict[str, Any]) -> dict[str, Any]:
     """The job of a batch script; on stderr, what of its options is not honoured. Words after `--` are its arguments."""
     words = fields.pop("command", [])
-    made = translated(script, [words] if isinstance(words, str) else words, os.environ, now())
+    at = Surroundings(os.environ, now(), partial(_known_types, context))
+    script = replace(script, options=script.options | context.meta.get("sbatch", {}))
+    made = translated(script, [words] if isinstance(words, str) else words, at)
     for note in made.notes:
         warn(sanitized(f"{script.name}: {note}."))
     if not {*made.spec, *fields} & {"workdir", "code"}:
         warn(f"{script.name}: it starts in a new folder; to start in this one: --workdir DIR, or --code DIR.")
     left_out = {"gpus"} if fields.keys() & SIZES else set()
-    return merged({name: value for name, value in made.spec.items() if name not in left_out}, fields)
+    spec = merged({name: value for name, value in made.spec.items() if name not in left_out}, fields)
+    check_variables(script.text, spec)
+    return spec
+
+
+def _known_types(context: typer.Context) -> set[str]:
+    with connect(context) as client:
+        return {one["name"] for one in client.gpu_types()}
 
 
 def _with_whole_path(spec: dict[str, Any], name: str) -> dict[str, Any]:

@@ -47,12 +47,17 @@ def submit(
     The last is a batch script: its #SBATCH lines are read, and those that are not honoured are named.
     Of a file with several jobs, either all are submitted or none.
     """
+    if dry_run:
+        with connect(context) as client:
+            _show_plans(client, _with_dependency_ids(client, specs), output)
+        return
+    submit_specs(context, specs, wait=wait, output=output)
+
+
+def submit_specs(context: typer.Context, specs: Specs, *, wait: bool, output: Output) -> None:
+    """Submit the jobs, with their code, and print them, or wait for their end."""
     with connect(context) as client:
-        resolved = _with_dependency_ids(client, specs)
-        if dry_run:
-            _show_plans(client, resolved, output)
-            return
-        resolved = _with_uploaded_code(client, resolved, output)
+        resolved = _with_uploaded_code(client, _with_dependency_ids(client, specs), output)
         if len(resolved) == 1:
             _follow_up(client, client.submit(resolved[0]), wait=wait, output=output)
         else:
