@@ -25,6 +25,7 @@ HARMLESS = {
         "files",
         "wait",
         "plan",
+        "convert",
         "replica-size",
         "history",
         "comment",

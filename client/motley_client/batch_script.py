@@ -11,6 +11,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from motley_client.begin_time import begin_time_of, time_of
+from motley_client.convert.fields import Translation
 from motley_client.sbatch_options import OF_SHORT, Effect, Option, Value, option_named
 from motley_client.sbatch_size import Size, size_of
 from motley_client.spec import SpecError
@@ -51,14 +52,6 @@ class Script:
     name: str
     text: str
     options: dict[str, str]
-    notes: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Translation:
-    """Fields of a job's spec, and notes on options that are not honoured, or differently."""
-
-    spec: dict[str, Any]
     notes: list[str] = field(default_factory=list)
 
 

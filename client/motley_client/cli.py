@@ -8,6 +8,7 @@ from motley_client.aliases import Verbs, aliases_in_words
 from motley_client.commands import (
     account,
     cluster,
+    convert,
     files,
     history,
     jobs,
@@ -40,6 +41,7 @@ app = typer.Typer(
 for command in (submit.submit, submit.plan, submit.clone):
     app.command(cls=CommandAfterDashes)(command)
 app.command(cls=sbatch.SlurmCommand)(sbatch.sbatch)
+app.command()(convert.convert)
 app.command()(submit.replica_size)
 app.command(name="exec", cls=CommandAfterDashes)(sessions.execute)
 app.command()(sessions.port)

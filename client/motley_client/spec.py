@@ -16,19 +16,28 @@ class SpecError(Exception):
 
 def read_specs(text: str, name: str) -> list[dict[str, Any]]:
     """The jobs of a YAML or JSON file: one per document, or a list under `jobs`."""
-    try:
-        documents = read_yaml(text)
-    except UnreadableYaml as error:
-        raise SpecError(f"{name} is not valid YAML: {error}") from error
-    jobs = [job for document in documents if document is not None for job in _jobs_in(document)]
+    documents = documents_of(text, name)
+    jobs = [job for document in documents for job in _jobs_in(document)]
     if not jobs or not all(isinstance(job, dict) for job in jobs):
         raise SpecError(f"{name} does not describe a job: it needs fields such as `name: ...` and `command: ...`.")
     return jobs
 
 
+def documents_of(text: str, name: str) -> list[Any]:
+    """The documents of a YAML or JSON file that are not empty."""
+    try:
+        return [document for document in read_yaml(text) if document is not None]
+    except UnreadableYaml as error:
+        raise SpecError(f"{name} is not valid YAML: {error}") from error
+
+
 def _jobs_in(document: Any) -> list[Any]:
-    several = isinstance(document, dict) and document.keys() == {"jobs"} and isinstance(document["jobs"], list)
-    return list(document["jobs"]) if several else [document]
+    """The jobs of a document. Keys that begin with `x-` have anchors for others to refer to, and are left out."""
+    if not isinstance(document, dict):
+        return [document]
+    fields = {name: value for name, value in document.items() if not str(name).startswith("x-")}
+    several = fields.keys() == {"jobs"} and isinstance(fields["jobs"], list)
+    return list(fields["jobs"]) if several else [fields]
 
 
 def merged(spec: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -182,6 +182,10 @@ class JobSpec(Strict):
             raise serializers.ValidationError(faults)
         return columns
 
+    def _unknown(self, names: Sequence[str]) -> dict[str, Any]:
+        """Names that begin with `x-` hold YAML anchors for other fields to refer to."""
+        return super()._unknown([name for name in names if not name.startswith("x-")])
+
     def validate_workdir(self, path: str) -> str:
         if path and not (path.startswith("/") and ".." not in path.split("/")):
             raise serializers.ValidationError(

@@ -15,11 +15,11 @@ from motley_client.batch_script import (
     OF_ARRAYS,
     OF_CPUS,
     Surroundings,
-    Translation,
     check_variables,
     read_script,
     translated,
 )
+from motley_client.convert.fields import Translation
 from motley_client.sbatch_options import OPTIONS, Option, Value, option_named
 from motley_client.spec import SpecError, name_of
 from scheduler_app.round.slurm_variables import SlurmArray, SlurmJob, variables_of_job, variables_of_node

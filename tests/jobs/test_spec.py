@@ -491,3 +491,9 @@ def test_a_reader_of_many_finds_what_each_says_by_itself(specs: list[Any]) -> No
 def test_a_reader_reads_the_same_twice(data: Any) -> None:
     reader = SpecReader()
     assert by(reader, data) == by(reader, data) == by_itself(data)
+
+
+def test_keys_that_begin_with_x_hold_anchors() -> None:
+    text = "x-env: &env {A: '1'}\nname: a\ncommand: b\ngpus: 1\nenv: *env"
+    assert parse_spec(parse_yaml(text))["env"] == {"A": "1"}
+    assert pointers({"name": "a", "command": "b", "gpus": 1, "y-env": {}}) == {"/y-env"}

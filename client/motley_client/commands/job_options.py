@@ -16,6 +16,7 @@ from motley_client.batch_script import Script, Surroundings, check_variables, is
 from motley_client.begin_time import begin_time_of, deadline_of
 from motley_client.completion import gpu_types, storage, teams
 from motley_client.completion import jobs as known_jobs
+from motley_client.convert import format_of
 from motley_client.lookup import connect
 from motley_client.spec import (
     SpecError,
@@ -234,7 +235,10 @@ def specs_of(context: typer.Context, *, file: FileArgument = None, **given: Any)
     text = _text_of(file)
     if is_script(text):
         return [_of_script(context, read_script(file.name, text), fields)]
-    return [merged(_with_whole_path(spec, file.name), fields) for spec in read_specs(text, file.name)]
+    specs = read_specs(text, file.name)
+    if kind := next(filter(None, map(format_of, specs)), None):
+        raise SpecError(f"{file.name} is {kind.name}: `motley convert {file.name}` writes it as a job of Motley.")
+    return [merged(_with_whole_path(spec, file.name), fields) for spec in specs]
 
 
 def _text_of(file: TextIO) -> str:
@@ -277,6 +281,8 @@ def _with_whole_path(spec: dict[str, Any], name: str) -> dict[str, Any]:
     code = spec.get("code")
     if not isinstance(code, str) or not code or is_digest(code):
         return spec
+    if "\\" in code:
+        raise SpecError(f"{name}: code: {code}: paths are written with /, on every system.")
     return {**spec, "code": str((Path(name).parent if Path(name).is_file() else Path()).joinpath(code).resolve())}
 
 

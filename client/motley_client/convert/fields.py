@@ -1,0 +1,125 @@
+"""Fields of another system's file: those that are read are taken out, and the others are named."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any
+
+from motley_client.spec import SpecError
+
+MIB_PER = {"": 1024, "k": 1 / 1024, "m": 1, "g": 1024, "t": 1024**2}
+"""Without a unit these systems count in GiB."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """Fields of a job's spec, and notes on what is not honoured, or differently."""
+
+    spec: dict[str, Any]
+    notes: list[str] = field(default_factory=list)
+
+
+class Fields:
+    """What is left of a mapping; `remedies` says for fields that are not honoured what there is in their place."""
+
+    def __init__(self, document: Mapping[str, Any], remedies: Mapping[str, str], where: str = "") -> None:
+        self._left = dict(document)
+        self._remedies = remedies
+        self._where = where
+
+    def take(self, name: str, default: Any = None) -> Any:
+        value = self._left.pop(name, default)
+        return default if value is None else value
+
+    def within(self, name: str) -> "Fields":
+        """The fields of a nested mapping."""
+        value = self.take(name, {})
+        if not isinstance(value, Mapping):
+            raise SpecError(f"{self._where}{name}: expected a mapping, not {value!r}.")
+        return Fields(value, self._remedies, f"{self._where}{name}.")
+
+    def not_honoured(self) -> list[str]:
+        """A note for each field that is left."""
+        return [self._note(f"{self._where}{name}") for name, value in self._left.items() if value not in (None, {}, [])]
+
+    def _note(self, path: str) -> str:
+        remedy = self._remedies.get(path)
+        return f"{path} is not honoured" + (f": {remedy}" if remedy else "")
+
+
+def kinds_and_count(text: str, where: str) -> tuple[list[str], int]:
+    """GPU types and their number of `A100:2`, `A100,V100:2`, `A100` or `2`."""
+    match = re.fullmatch(r"(?:([A-Za-z][\w.,-]*?)(?::\d+GB)?)?(?::?(\d+))?", text.strip(), re.ASCII)
+    if match is None or not text.strip():
+        raise SpecError(f"{where}: {text!r} is not a GPU type and a number, e.g. A100:2. Write gpus and gpu_types.")
+    kinds = [kind.lower() for kind in (match[1] or "").split(",") if kind]
+    return kinds, int(match[2] or 1)
+
+
+def of_gpus(count: int, kinds: Iterable[str], notes: list[str]) -> dict[str, Any]:
+    """The fields of a job with so many GPUs in all; Motley has no jobs without."""
+    if count == 0:
+        notes.append("no GPUs are requested: it gets 1")
+    types = list(dict.fromkeys(kinds))
+    return {"gpus": count or 1} | ({"gpu_types": types} if types else {})
+
+
+def per_gpu(amount: float, gpus: int) -> int:
+    return ceil(amount / max(gpus, 1))
+
+
+def cpus_of(value: Any, where: str) -> int:
+    """CPUs of `4`, `4+` or `4..8`: the least."""
+    match = re.match(r"(?:\w+:)?(\d{1,6})(?:\.0)?(?:\+|\.\.|$)", str(value))
+    if match is None:
+        raise SpecError(f"{where}: {value!r} is not a number of CPUs.")
+    return int(match[1])
+
+
+def mib_of(value: Any, where: str) -> int:
+    """MiB of `16`, `16+`, `16GB` or `16GB..`: the least, in GiB unless there is a unit."""
+    match = re.match(r"(\d{1,9}(?:\.\d{1,6})?)\s*([kmgt]?)i?b?(?:\+|\.\.|$)", str(value).lower())
+    if match is None:
+        raise SpecError(f"{where}: {value!r} is not an amount of memory, e.g. 32GB.")
+    return ceil(float(match[1]) * MIB_PER[match[2]])
+
+
+def env_of(value: Any, where: str) -> tuple[dict[str, str], list[str]]:
+    """Variables of a mapping or of a list of `NAME=VALUE`, and names without a value."""
+    pairs = value.items() if isinstance(value, Mapping) else [str(one).partition("=")[::2] for one in value or ()]
+    if isinstance(value, str):
+        raise SpecError(f"{where}: expected a mapping, or a list of NAME=VALUE.")
+    given = {str(name): text for name, text in pairs}
+    bare = set() if isinstance(value, Mapping) else {str(one) for one in value or () if "=" not in str(one)}
+    unset = [name for name, text in given.items() if text is None or name in bare]
+    return {name: _text(text) for name, text in given.items() if name not in unset}, unset
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def image_of(name: str) -> str:
+    """The whole name of an image: without a registry these systems mean Docker Hub."""
+    first, has_folder, _ = name.partition("/")
+    if has_folder and (first == "localhost" or re.search(r"[.:]", first)):
+        return name
+    return f"docker.io/{name}" if has_folder else f"docker.io/library/{name}"
+
+
+NODES = "the GPUs are counted, and Motley chooses the nodes; the command starts on each of them"
+
+
+def script_of(parts: Iterable[str], variables: Mapping[str, str]) -> str:
+    """One script of these parts; variables of the other system that it reads are set from Motley's first."""
+    text = "\n".join(part.strip("\n") for part in parts if part.strip())
+    used = {name: value for name, value in variables.items() if re.search(rf"\b{name}\b", text)}
+    return "\n".join([*(f'export {name}="{value}"' for name, value in used.items()), text])
+
+
+def unknown_variables(text: str, prefix: str, known: Iterable[str], where: str) -> None:
+    """Refuse a script that reads variables of the other system which a job would not have."""
+    read = dict.fromkeys(re.findall(rf"\$\{{?({prefix}\w+)", text))
+    if unknown := [name for name in read if name not in set(known)]:
+        raise SpecError(f"{where}: it reads {', '.join(unknown)}, which a job would not have: write it without.")
