@@ -6,11 +6,10 @@ from typing import Any
 from typer.core import TyperGroup
 
 ALIASES = {
-    **dict.fromkeys(("ls", "list", "jobs", "queue", "squeue"), ("ps",)),
-    **dict.fromkeys(("kill", "delete", "stop", "scancel"), ("cancel",)),
+    **dict.fromkeys(("ls", "list", "jobs", "queue"), ("ps",)),
+    **dict.fromkeys(("kill", "delete", "stop", "rm", "remove"), ("cancel",)),
     "run": ("submit",),
     **dict.fromkeys(("status", "describe", "get"), ("show",)),
-    "sinfo": ("nodes",),
     "top": ("ps", "--watch"),
 }
 """Words in place of the first one; the first of them is a command."""

@@ -21,6 +21,7 @@ from motley_client.commands import (
     secrets,
     sessions,
     simulate,
+    slurm,
     submit,
     team_limits,
     teams,
@@ -35,7 +36,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    epilog=aliases_in_words(),
+    epilog=f"{aliases_in_words()} Slurm's commands: sbatch, squeue, scancel, sacct, sinfo, scontrol.",
 )
 
 for command in (submit.submit, submit.plan, submit.clone):
@@ -75,6 +76,10 @@ for command in (
     scheduling.rounds,
 ):
     app.command()(command)
+for command in (slurm.squeue, slurm.scancel, slurm.sacct, slurm.sinfo, slurm.scontrol):
+    app.command(hidden=True)(command)
+for name in slurm.INSTEAD:
+    app.command(name, hidden=True, context_settings=simulate.AS_IT_IS)(slurm.instead)
 app.add_typer(windows.window, cls=Verbs, name="window")
 app.add_typer(cluster.gpu_type_group, cls=Verbs, name="gpu-type")
 app.add_typer(teams.team, cls=Verbs, name="team")
@@ -87,6 +92,7 @@ app.command(context_settings=simulate.AS_IT_IS)(simulate.simulate)
 app.command()(mcp.mcp)
 for command in (account.login, account.logout, account.me, account.version):
     app.command()(command)
+app.add_typer(account.config, cls=Verbs, name="config")
 app.add_typer(account.token, cls=Verbs, name="token")
 app.add_typer(secrets.secret, cls=Verbs, name="secret")
 app.add_typer(notifications.notifications, cls=Verbs, name="notifications")

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import yaml
 
+NAMES = {"url", "token", "team"}
+
 
 class ConfigurationError(Exception):
     """Something is missing or wrong in the configuration; the message says where to correct it."""
@@ -42,14 +44,20 @@ def read_file(path: Path) -> dict[str, str]:
         return {}
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigurationError(f"Cannot read {path}: {error}") from error
-    if not isinstance(content, dict) or not content.keys() <= {"url", "token"}:
-        raise ConfigurationError(f"Invalid configuration file {path}: it may contain only `url: ...` and `token: ...`.")
+    if not isinstance(content, dict) or not content.keys() <= NAMES:
+        known = ", ".join(f"`{name}: ...`" for name in sorted(NAMES))
+        raise ConfigurationError(f"Invalid configuration file {path}: it may contain only {known}.")
     return {name: str(value) for name, value in content.items()}
 
 
-def write_file(path: Path, settings: Configuration) -> None:
+def default_team(environ: Mapping[str, str] = os.environ) -> str:
+    """Team of new jobs that name none: `MOTLEY_TEAM`, or that of the file; empty: the service chooses the only one."""
+    return environ.get("MOTLEY_TEAM") or read_file(configuration_file(environ)).get("team", "")
+
+
+def write_file(path: Path, settings: Mapping[str, str]) -> None:
     """Write the settings to a file that only its owner can read; empty ones are left out."""
-    kept = {name: value for name, value in (("url", settings.url), ("token", settings.token)) if value}
+    kept = {name: value for name, value in settings.items() if value}
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

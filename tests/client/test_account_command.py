@@ -139,3 +139,20 @@ def test_tokens_of_one_name_are_told_apart_by_number(motley: Motley) -> None:
 
 def test_version_needs_no_service(stranger: Motley) -> None:
     assert stranger("version").stdout.startswith("motley ")
+
+
+def test_new_jobs_are_of_the_default_team(service: Live, motley: Motley) -> None:
+    """Somebody who is in two teams does not name one each time."""
+    service.lab.team("audio").members.add(service.ada)
+    assert motley("submit", "--", "true").exit_code != 0
+    refused = motley("config", "set", "team", "nobodys")
+    assert (refused.exit_code, "Your teams: audio, vision" in refused.stderr) == (2, True)
+    assert motley("config", "set", "team", "audio").exit_code == 0
+    assert motley("config", "show").stdout == "team: audio\n"
+    for words, team in ((("submit", "--"), "audio"), (("submit", "--team", "vision", "--"), "vision")):
+        assert motley(*words, "true").exit_code == 0
+        assert service.jobs[0].team.name == team
+    assert motley("submit", "--", "true", MOTLEY_TEAM="vision").exit_code == 0
+    assert service.jobs[0].team.name == "vision"
+    assert motley("config", "unset", "team").exit_code == 0
+    assert motley("config", "show").stdout == ""

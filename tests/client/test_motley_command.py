@@ -501,7 +501,7 @@ def test_show_of_an_array_lists_its_tasks(motley: Motley, sweep: list[str]) -> N
 # -- words and columns of other schedulers -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("verb", ["ls", "list", "jobs", "queue", "squeue"])
+@pytest.mark.parametrize("verb", ["ls", "list", "jobs", "queue"])
 def test_other_names_for_ps(service: Live, motley: Motley, verb: str) -> None:
     service.add("a")
     assert motley(verb, "-o", "name").stdout.split() == service.ids("a")
@@ -512,7 +512,7 @@ def test_other_names_for_other_verbs(service: Live, motley: Motley) -> None:
     assert [motley(verb, "a", "-o", "name").stdout.split() for verb in ("status", "describe")] == [service.ids("a")] * 2
     assert motley("kill", "a").stdout.endswith(": cancelled\n")
     assert "--watch needs a terminal" in motley("top").stderr
-    assert "kill, delete, stop, scancel = cancel" in " ".join(motley("--help").stdout.split())
+    assert "kill, delete, stop, rm, remove = cancel" in " ".join(motley("--help").stdout.split())
 
 
 @pytest.mark.parametrize("verb", ["requeu", "cancl", "releas", "drains", "resum", "clon"])

@@ -164,7 +164,6 @@ def test_an_array_is_all_of_its_members(service: Live, motley: Motley) -> None:
         (["python", "train.py"], "No such file"),
         (["--gpus", "many", "--", "true"], "--gpus many: expected a number"),
         (["--env", "A", "--", "true"], "--env A: expected NAME=VALUE"),
-        (["--array", "x", "--", "true"], "--array x: expected the first"),
         (["--set", "rates={", "--", "true"], "--set rates={: the value is not valid YAML"),
         (["-"], "does not describe a job"),
     ],

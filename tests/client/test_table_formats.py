@@ -1,10 +1,13 @@
 """Words of the command for when an event is expected, and for how long something takes."""
 
 from datetime import UTC, datetime, timedelta
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
-from motley_client.tables.format import by_clock, hours, interval, three_digits
+from motley_client.tables.format import by_clock, hours, interval, table, three_digits
+from motley_client.tables.jobs import LEFT_OUT_FIRST
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -60,3 +63,31 @@ def test_a_time_is_told_in_the_largest_unit_of_which_it_has_one(value, words):
 )
 def test_costs_have_three_digits_and_no_exponent(value, words):
     assert three_digits(value) == words
+
+
+@pytest.mark.parametrize(
+    ("width", "headings"),
+    [
+        (200, ["NAME", "ID", "TEAM", "STATE", "GPUS", "PROGRESS", "FORECAST", "REASON"]),
+        (80, ["NAME", "ID", "TEAM", "STATE", "GPUS", "REASON"]),
+        (64, ["NAME", "ID", "STATE", "GPUS", "REASON"]),
+        (44, ["NAME", "ID", "STATE"]),
+    ],
+)
+def test_a_narrow_terminal_leaves_out_the_least_important_columns(width: int, headings: list[str]) -> None:
+    every = ("NAME", "ID", "TEAM", "STATE", "GPUS", "PROGRESS", "FORECAST 5s AGO", "REASON")
+    row = (
+        "resnet-on-imagenet",
+        "51930a2b",
+        "vision",
+        "running",
+        "2 x a100",
+        "120/4,500 (3 %)",
+        "done 15:40",
+        "why " * 20,
+    )
+    screen = Console(width=width, file=StringIO())
+    screen.print(table(every, [row], empty="", left_out_first=LEFT_OUT_FIRST))
+    first, second = screen.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert first.replace("FORECAST 5s AGO", "FORECAST").split() == headings
+    assert [word in second for word in ("resnet-on-imagenet", "51930a2b", "running")] == [True] * 3

@@ -1,7 +1,8 @@
-"""Commands about the user: login, logout, me, token, version."""
+"""Commands about the user: login, logout, me, config, token, version."""
 
 import os
 import sys
+from enum import StrEnum
 from importlib.metadata import version as version_of
 from typing import Annotated
 
@@ -10,7 +11,6 @@ import typer
 from motley_client.client import Client
 from motley_client.completion import tokens as known_tokens
 from motley_client.configuration import (
-    Configuration,
     ConfigurationError,
     configuration_file,
     read_file,
@@ -19,10 +19,19 @@ from motley_client.configuration import (
 )
 from motley_client.lookup import connect, find_token
 from motley_client.responses import Me, Scope
+from motley_client.spec import SpecError
 from motley_client.tables.account import me_details, tokens_table
 from motley_client.terminal import Output, OutputOption, emit, now, sanitized, say, warn
 
+
+class Setting(StrEnum):
+    """Names of defaults."""
+
+    TEAM = "team"
+
+
 token = typer.Typer(no_args_is_help=True, help="Create, list and revoke API tokens.")
+config = typer.Typer(no_args_is_help=True, help="Defaults of this command on this machine.")
 
 
 def login(
@@ -41,7 +50,7 @@ def login(
     text = context.obj["token"] or _asked(f"API token (create one at {address}/tokens)", hidden=True)
     with Client(address, text) as client:
         me = client.me()
-    write_file(file, Configuration(address, text))
+    write_file(file, {**read_file(file), "url": address, "token": text})
     say(f"Logged in to {sanitized(address)} as {sanitized(me['username'])}. {_allowed(me)}")
     say(f"  Token saved in {file}, readable only by you.")
     _warn_of_environment()
@@ -54,7 +63,7 @@ def logout() -> None:
     if "token" not in saved:
         say(f"No token is saved in {file}.")
         return
-    write_file(file, Configuration(saved.get("url", ""), ""))
+    write_file(file, {**saved, "token": ""})
     say(f"Token deleted from {file}. It stays valid until it expires or is revoked.")
     _warn_of_environment()
 
@@ -64,6 +73,38 @@ def me(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
     with connect(context) as client:
         answer = client.me()
     emit(output, answer, names=[answer["username"]], table=lambda: me_details(answer))
+
+
+@config.command("set")
+def set_default(
+    context: typer.Context,
+    name: Annotated[Setting, typer.Argument(help="team: that of new jobs that name none.")],
+    value: str,
+) -> None:
+    """Save a default. Example: motley config set team vision"""
+    with connect(context) as client:
+        teams = client.me()["teams"]
+    if value not in teams:
+        raise SpecError(f"{value}: you are in no such team. Your teams: {', '.join(teams) or 'none'}.")
+    file = configuration_file(os.environ)
+    write_file(file, {**read_file(file), name.value: value})
+    say(f"New jobs are of the team {sanitized(value)}, unless --team or $MOTLEY_TEAM names another.")
+
+
+@config.command("unset")
+def unset_default(name: Setting) -> None:
+    """Forget a default."""
+    file = configuration_file(os.environ)
+    write_file(file, {**read_file(file), name.value: ""})
+    say(f"There is no default {name}.")
+
+
+@config.command("show")
+def show_defaults() -> None:
+    """Show the saved address and defaults."""
+    for name, value in read_file(configuration_file(os.environ)).items():
+        if name != "token":
+            say(f"{name}: {sanitized(value)}")
 
 
 @token.command()

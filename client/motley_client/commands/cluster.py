@@ -9,6 +9,7 @@ import typer
 from motley_client.client import Client
 from motley_client.completion import TeamOption, gpu_types
 from motley_client.completion import nodes as known_nodes
+from motley_client.errors import NotFound
 from motley_client.lookup import connect
 from motley_client.responses import Node
 from motley_client.tables.cluster import gpu_types_table, nodes_table, occupancy, storage_table, throughputs_table
@@ -30,6 +31,7 @@ GpuTypeOption = Annotated[
 
 def nodes(
     context: typer.Context,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NODE]...", help="Only these nodes.")] = None,
     *,
     state: Annotated[
         str | None,
@@ -42,12 +44,20 @@ def nodes(
     """List nodes and their free GPUs."""
     with connect(context) as client:
         present(
-            lambda: list(client.nodes(state=state, gpu_type=gpu_type)),
+            lambda: _chosen(list(client.nodes(state=state, gpu_type=gpu_type)), names or []),
             output=output,
             watch=watch,
             names=lambda nodes: [node["name"] for node in nodes],
             table=lambda nodes: nodes_table(nodes, now=now()),
         )
+
+
+def _chosen(nodes: list[Node], names: Sequence[str]) -> list[Node]:
+    """The nodes with these names; without names all."""
+    by_name = {node["name"]: node for node in nodes}
+    if unknown := [name for name in names if name not in by_name]:
+        raise NotFound(f"There is no node {', '.join(unknown)} among those that are listed here.")
+    return [by_name[name] for name in names] if names else nodes
 
 
 def cordon(context: typer.Context, nodes: NodeArguments, *, reason: ReasonOption) -> None:

@@ -16,6 +16,7 @@ from motley_client.batch_script import Script, Surroundings, check_variables, is
 from motley_client.begin_time import begin_time_of, deadline_of
 from motley_client.completion import gpu_types, storage, teams
 from motley_client.completion import jobs as known_jobs
+from motley_client.configuration import default_team
 from motley_client.convert import format_of
 from motley_client.lookup import connect
 from motley_client.spec import (
@@ -90,7 +91,11 @@ def options(
     cpus_per_gpu: Annotated[int | None, typer.Option(help="CPU cores per GPU.")] = None,
     memory_per_gpu: Annotated[str | None, typer.Option(help="Main memory per GPU, e.g. 32GiB.")] = None,
     team: Annotated[
-        str | None, typer.Option(help="Team of the job. Default: your only team.", autocompletion=teams)
+        str | None,
+        typer.Option(
+            help="Team of the job. Default: $MOTLEY_TEAM, that of motley config, or your only team.",
+            autocompletion=teams,
+        ),
     ] = None,
     workdir: Annotated[
         str | None, typer.Option(help="Working directory, on storage shared by all nodes. Default: a new folder.")
@@ -226,6 +231,12 @@ def options(
 
 
 def specs_of(context: typer.Context, *, file: FileArgument = None, **given: Any) -> Specs:
+    """The jobs, each of the default team unless it names one."""
+    team = default_team()
+    return [{"team": team, **spec} if team else spec for spec in _specs_of(context, file, given)]
+
+
+def _specs_of(context: typer.Context, file: FileArgument, given: dict[str, Any]) -> Specs:
     """Every job of the file, each with the options applied; without a file, the one job that the options describe."""
     fields = options(context, **given)
     if wrapped := context.meta.get("wrap"):

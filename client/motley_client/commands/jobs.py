@@ -287,22 +287,22 @@ def comment(
 
 def cancel(context: typer.Context, jobs: JobArguments) -> None:
     """Cancel jobs, of an array all tasks. A running job has its grace period to save its work; then it is killed."""
-    _apply_to_each(context, jobs, Client.cancel)
+    apply_to_each(context, jobs, Client.cancel)
 
 
 def hold(context: typer.Context, jobs: JobArguments) -> None:
     """Keep jobs, of an array all tasks, in the queue. Running jobs are first requeued gracefully."""
-    _apply_to_each(context, jobs, Client.hold)
+    apply_to_each(context, jobs, Client.hold)
 
 
 def release(context: typer.Context, jobs: JobArguments) -> None:
     """Let held jobs be scheduled again."""
-    _apply_to_each(context, jobs, Client.release)
+    apply_to_each(context, jobs, Client.release)
 
 
 def requeue(context: typer.Context, jobs: JobArguments) -> None:
     """Stop running jobs gracefully and put them back in the queue."""
-    _apply_to_each(context, jobs, Client.requeue)
+    apply_to_each(context, jobs, Client.requeue)
 
 
 def since_of(text: str | None) -> str | None:
@@ -345,7 +345,8 @@ def _retag(client: Client, job_id: str, fields: dict[str, Any], tags: dict[str, 
     return client.change(job_id, fields | {"tags": kept | tags}, if_match=job["etag"])
 
 
-def _apply_to_each(context: typer.Context, jobs: Sequence[str], action: Action) -> NoReturn:
+def apply_to_each(context: typer.Context, jobs: Sequence[str], action: Action) -> NoReturn:
+    """Do it to each job, and exit with the first exit code that is not 0."""
     with connect(context) as client:
         codes = [_apply(client, typed, action) for typed in jobs]
     raise typer.Exit(next(filter(None, codes), 0))
@@ -358,6 +359,11 @@ def _apply(client: Client, typed: str, action: Action) -> int:
     except EXPECTED as error:
         return report_error(error)
     unfinished = [job for job in found if job["state"] not in FINAL_STATES]
+    if len(found) > 1 and action is Client.release:
+        unfinished = [job for job in unfinished if job["held"]]
+        if not unfinished:
+            say(f"{sanitized(found[0]['name'])}: none of its tasks is held.")
+            return 0
     codes = [_apply_to(client, job, action) for job in unfinished or found[:1]]
     return next(filter(None, codes), 0)
 

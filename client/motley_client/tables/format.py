@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
-from rich.console import RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -21,17 +22,67 @@ LEAST_PLAIN, LEAST_WHOLE = 0.001, 999.5
 BEYOND = "more than 3d"
 
 
+LONGEST_NAME = 24
+LEAST_PROSE = 12
+"""Widths that the first and the last column keep on a narrow terminal."""
+GAP = 2
+
+
 def table(
-    headings: Sequence[str], rows: Sequence[Sequence[Cell]], *, empty: str, with_headings: bool = True
+    headings: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    empty: str,
+    with_headings: bool = True,
+    left_out_first: Sequence[str] = (),
 ) -> RenderableType:
+    """A table; on a narrow terminal without the columns whose headings begin with these words, one after the other."""
     if not rows:
         return Text(empty)
-    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=with_headings)
+    return _Fitted(headings, rows, with_headings, left_out_first)
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """A table that chooses its columns when it knows how wide it may be."""
+
+    headings: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    with_headings: bool
+    left_out_first: Sequence[str]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        kept = _columns_that_fit(self, options.max_width)
+        rows = [[row[column] for column in kept] for row in self.rows]
+        yield _drawn([self.headings[column] for column in kept], rows, with_headings=self.with_headings)
+
+
+def _columns_that_fit(drawn: _Fitted, width: int) -> list[int]:
+    columns = zip(drawn.headings, *drawn.rows, strict=True)
+    needs = [max(_cell(cell).cell_len for cell in column) + GAP for column in columns]
+    needs[0] = min(needs[0], LONGEST_NAME + GAP)
+    needs[-1] = min(needs[-1], LEAST_PROSE)
+    kept = list(range(len(needs)))
+    for word in drawn.left_out_first:
+        if sum(needs[column] for column in kept) <= width:
+            break
+        kept = [column for column in kept if not drawn.headings[column].startswith(word)]
+    return kept
+
+
+def _drawn(headings: Sequence[str], rows: Sequence[Sequence[Cell]], *, with_headings: bool) -> Table:
+    drawn = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold", show_header=with_headings)
     for column, heading in enumerate(headings):
         # On a narrow terminal the name and the last column, which is prose, are cut; states and ids are not.
         # rich narrows the columns that may wrap first; their cells are cut instead of wrapped.
         may_narrow = column in {0, len(headings) - 1}
-        drawn.add_column(heading, no_wrap=not may_narrow, overflow="ellipsis")
+        widest = max((_cell(row[column]).cell_len for row in rows), default=0)
+        drawn.add_column(
+            heading,
+            no_wrap=not may_narrow,
+            overflow="ellipsis",
+            min_width=min(LONGEST_NAME, widest) if column == 0 else None,
+        )
     for row in rows:
         drawn.add_row(*map(_cell, row))
     return drawn

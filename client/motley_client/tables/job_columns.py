@@ -20,6 +20,7 @@ COLUMNS: dict[str, Callable[[Job, datetime], Cell]] = {
     "state": lambda job, _: state_of(job),
     "gpus": lambda job, _: gpus(job),
     "type": lambda job, _: job["gpu_type"] or (ran_on["gpu_type"] if (ran_on := job.get("ran_on")) else ""),
+    "node_count": lambda job, _: str(len(ran_on["nodes"] if (ran_on := job.get("ran_on")) else job["nodes"]) or ""),
     "nodes": lambda job, _: ", ".join(ran_on["nodes"] if (ran_on := job.get("ran_on")) else job["nodes"]),
     "progress": lambda job, _: progress(job),
     "rate": lambda job, _: rate(job),
@@ -37,9 +38,29 @@ COLUMNS: dict[str, Callable[[Job, datetime], Cell]] = {
     "reason": lambda job, _: reason_of(job),
 }
 _PAIRS = (
-    "j=name i=id A=id F=array P=team a=team u=owner T=state t=state b=gpus N=nodes M=time l=limit V=submitted "
-    "S=started e=finished Q=weight p=weight o=command Z=folder R=reason r=reason"
+    "j=name i=id A=id F=array P=team a=team u=owner T=state t=state b=gpus D=node_count N=nodes M=time l=limit "
+    "V=submitted S=started e=finished Q=weight p=weight o=command Z=folder R=reason r=reason"
 )
+SACCT = {
+    "jobid": "id",
+    "jobidraw": "id",
+    "jobname": "name",
+    "account": "team",
+    "user": "owner",
+    "alloctres": "gpus",
+    "reqtres": "gpus",
+    "submit": "submitted",
+    "start": "started",
+    "end": "finished",
+    "elapsed": "time",
+    "exitcode": "exit",
+    "nodelist": "nodes",
+    "nnodes": "node_count",
+    "timelimit": "limit",
+    "partition": "type",
+    "workdir": "folder",
+}
+"""Columns by the names that sacct has for them."""
 LETTERS = dict(pair.split("=") for pair in _PAIRS.split())
 
 
@@ -48,7 +69,8 @@ def columns_of(text: str) -> list[str]:
     if letters := re.findall(r"%\.?\d*([A-Za-z])", text):
         names = [LETTERS.get(letter, f"%{letter}") for letter in letters]
     else:
-        names = [name.strip().lower() for name in text.split(",") if name.strip()]
+        written = [name.strip().lower().partition("%")[0] for name in text.split(",") if name.strip()]
+        names = [SACCT.get(name, name) for name in written]
     if unknown := [name for name in names if name not in COLUMNS]:
         raise SpecError(
             f"--output: no column {', '.join(unknown)}. Columns: {', '.join(COLUMNS)}; or one of table, json, yaml."
@@ -60,10 +82,15 @@ def chosen_columns(
     jobs: Iterable[Job], names: Sequence[str], *, now: datetime, headings: bool = True
 ) -> RenderableType:
     """A table of these columns."""
+    rows = rows_of(jobs, names, now)
+    return table([name.upper() for name in names], rows, empty="No jobs." if headings else "", with_headings=headings)
+
+
+def rows_of(jobs: Iterable[Job], names: Sequence[str], now: datetime) -> list[list[Cell]]:
+    """The cells of these columns."""
     listed = list(jobs)
     short = short_ids(job["id"] for job in listed)
-    rows = [[short[job["id"]] if name == "id" else COLUMNS[name](job, now) for name in names] for job in listed]
-    return table([name.upper() for name in names], rows, empty="No jobs." if headings else "", with_headings=headings)
+    return [[short[job["id"]] if name == "id" else COLUMNS[name](job, now) for name in names] for job in listed]
 
 
 def _field(job: Job, name: str) -> str:

@@ -48,6 +48,8 @@ from motley_client.tables.format import (
 )
 from motley_client.terminal import sanitized
 
+LEFT_OUT_FIRST = ("FORECAST", "PROGRESS", "TEAM", "AGE", "REASON", "GPUS")
+"""Columns of jobs that a narrow terminal does without, the first one first: name, id and state stay."""
 LEAST_DIGITS = 8
 """Digits of an id that are shown at least: fewer are not searched for."""
 
@@ -84,7 +86,7 @@ def jobs_table(jobs: Iterable[Job], *, now: datetime, array: Array | None = None
     headings = ("NAME", "ID", "TEAM", "STATE", "GPUS", "PROGRESS", "AGE", *coming, "REASON")
     short = short_ids(job["id"] for job in listed)
     rows = [_job_row(job, short[job["id"]], now, with_forecast=bool(made)) for job in listed]
-    drawn = table(headings, rows, empty="No jobs.")
+    drawn = table(headings, rows, empty="No jobs.", left_out_first=LEFT_OUT_FIRST)
     return Group(Text(sanitized(f"{array['name']}: {array['summary']}")), drawn) if array else drawn
 
 
