@@ -74,7 +74,7 @@ def test_a_job_that_its_quota_or_limit_never_allows_cannot_run(tmp_path: Path, l
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("event_delay_s", [None, 1.0])
+@pytest.mark.parametrize("event_delay_s", [pytest.param(None, marks=pytest.mark.thorough), 1.0])
 def test_a_hard_budget_that_is_used_up_lets_no_job_start_before_its_reset(
     tmp_path: Path, policy: str, event_delay_s: float | None
 ) -> None:
