@@ -11,7 +11,7 @@ from simulation.scenario.setting import InvalidSetting
 from simulation.scenario.team_limits import read_budgets, read_quotas
 
 HOUR, DAY = 3600.0, 24.0
-SCENARIO = Scenario(format_name="csv", cluster="v100=2", round_s=60.0)
+SCENARIO = Scenario(format_name="csv", cluster="v100=2", round_s=180.0)
 JOBS = ("vision", 0.0, 1, 4.0), ("vision", 0.0, 1, 4.0), ("speech", 0.0, 1, 4.0)
 """Team, hour of arrival, GPUs, hours on a V100."""
 POLICIES = ("fifo", "max_min_fairness", "motley")
