@@ -266,10 +266,7 @@ ONCE = {
         "test_jobs_finish_once_though_the_scheduler_is_killed_again_and_again",
     ),
     "service/test_listeners.py": ("test_no_job_takes_the_port_while_a_part_is_restarted",),
-    "service/test_long_requests.py": (
-        "test_a_stream_ends_when_its_token_is_revoked",
-        "test_pages_and_probes_answer_beside_more_of_them_than_there_are_threads",
-    ),
+    "service/test_long_requests.py": ("test_pages_and_probes_answer_beside_more_of_them_than_there_are_threads",),
     "service/test_preemption.py": ("test_a_preempted_job_resumes_from_its_checkpoint_and_repeats_no_step",),
     "service/test_previous_client.py": ("test_the_client_of_before_submits_follows_and_ends_jobs",),
     "service/test_quick_start.py": (
@@ -297,7 +294,8 @@ ONCE = {
     ),
     "stack/test_stack_submission.py": ("test_a_job_submitted_over_rest_runs_to_its_end",),
 }
-"""Of these modules `make test` runs only the tests named here, each the one of a promise; a new test is thorough."""
+"""Of these modules, which wait for processes or browsers, `make test` runs the tests named here: one of each promise and
+of what people do every day. A new test is thorough."""
 
 ON_POSTGRESQL = (
     *("accounting", "cluster", "config", "connections", "insight", "jobs", "operations", "pages", "rest", "scheduler"),
@@ -325,10 +323,11 @@ STATEMENT_COVER = TESTS / "statement_cover.txt"
 
 LONG_S = 40
 LONG = {
-    "service/test_agents.py": "a service, an agent and a lease that ends, in real time",
+    "client/test_motley_command.py": "seventy tests of the command that beginners meet, each with a server of its own",
     "service/test_backup.py": "three starts of a service: before, after the backup, and from it",
-    "service/test_kills.py": "six kills of the scheduler, and one of each other process",
-    "service/test_previous_client.py": "an environment with the client of before",
+    "scheduler/test_slurm.py": "a controller that is away and comes back, and Slurm's own pace",
+    "service/test_kills.py": "the start that ten modules share, three kills of the scheduler, one of each other process",
+    "service/test_previous_client.py": "fifteen processes of the client of before",
     "stack/test_concurrent_writes.py": "the start of four processes on each database",
     "stack/test_stack_kills.py": "the start of the full stack, and leases that end",
 }
@@ -345,7 +344,7 @@ class Kind(NamedTuple):
     covers: bool = False
     """It is one of those that `make test` runs on PostgreSQL, too, though quick."""
     draws: bool = False
-    """It tries examples that are drawn, a tenth of them in `make test`."""
+    """It tries examples that are drawn, a tenth of them in `make test`, or repeats an action, which is less often there."""
 
 
 def runs(kind: Kind, tier: Tier, *, on_postgresql: bool) -> bool:
