@@ -14,7 +14,6 @@ from typer.testing import CliRunner, Result
 
 from motley_client.cli import app
 
-
 MADE_ONCE = cache(get_command)
 """The tree of all commands: a tenth of what a test of one takes."""
 

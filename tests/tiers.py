@@ -294,8 +294,8 @@ ONCE = {
     ),
     "stack/test_stack_submission.py": ("test_a_job_submitted_over_rest_runs_to_its_end",),
 }
-"""Of these modules, which wait for processes or browsers, `make test` runs the tests named here: one of each promise and
-of what people do every day. A new test is thorough."""
+"""Of these modules, which wait for processes or browsers, `make test` runs the tests named here: one of each promise,
+and of what people do every day. A new test is thorough."""
 
 ON_POSTGRESQL = (
     *("accounting", "cluster", "config", "connections", "insight", "jobs", "operations", "pages", "rest", "scheduler"),
@@ -323,10 +323,10 @@ STATEMENT_COVER = TESTS / "statement_cover.txt"
 
 LONG_S = 40
 LONG = {
-    "client/test_motley_command.py": "seventy tests of the command that beginners meet, each with a server of its own",
+    "client/test_motley_command.py": "seventy tests of the command, each of which empties the database",
     "service/test_backup.py": "three starts of a service: before, after the backup, and from it",
     "scheduler/test_slurm.py": "a controller that is away and comes back, and Slurm's own pace",
-    "service/test_kills.py": "the start that ten modules share, three kills of the scheduler, one of each other process",
+    "service/test_kills.py": "the start that ten modules share, and kills of each process",
     "service/test_previous_client.py": "fifteen processes of the client of before",
     "stack/test_concurrent_writes.py": "the start of four processes on each database",
     "stack/test_stack_kills.py": "the start of the full stack, and leases that end",
@@ -344,7 +344,7 @@ class Kind(NamedTuple):
     covers: bool = False
     """It is one of those that `make test` runs on PostgreSQL, too, though quick."""
     draws: bool = False
-    """It tries examples that are drawn, a tenth of them in `make test`, or repeats an action, which is less often there."""
+    """It tries examples that are drawn, a tenth of them in `make test`, or repeats an action, fewer times there."""
 
 
 def runs(kind: Kind, tier: Tier, *, on_postgresql: bool) -> bool:
