@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from tests.hypothesis_examples import part
-from tests.migrated_database import copy_migrated_file
+from tests.migrated_database import copy_migrated_file, fill_migrated
 from tests.private_servers import postgresql, private_folder
 from tests.stack.concurrent_processes import PROCESSES, ConcurrentProcesses, raised, started_processes
 
@@ -31,6 +31,8 @@ def processes(request: pytest.FixtureRequest) -> Iterator[ConcurrentProcesses]:
         address = own if request.param == "sqlite" else stack.enter_context(postgresql())
         if request.param == "sqlite":
             copy_migrated_file(folder / "motley.sqlite3")
+        else:
+            fill_migrated(address)
         environment = {"MOTLEY_DATABASE": address, "MOTLEY_VAR": str(folder), "MOTLEY_ENGINE_ROOT": f"{folder}/engine"}
         processes = stack.enter_context(started_processes(environment))
         processes.run("prepare", GPUS)
