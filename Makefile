@@ -3,14 +3,18 @@ PYTHON := .venv/bin/python
 SCRATCH := .cache/check
 # Live tests wait as often as they work: one more than there are cores. Tests that share a service stay together.
 IN_PARALLEL := -n $(shell expr $$(nproc) + 1) --dist loadgroup --durations=10
-# Lines that the tests' own processes run, in per cent over both databases; those of child processes are not seen.
+# Lines that the tests' own processes run, in per cent over both databases; those of child processes are not seen. Only
+# with MEASURE, as in `make test-all` and .ci/run: it adds 7 s of CPU time to the start of each worker, and a tenth to the rest.
 COVERAGE := .cache/coverage
 PACKAGES := accounting_app,allocation,audit_app,cluster_app,config,connections_app,database,engines,estimation,forecast,insight_app,jobs_app,operations,scheduler_app,simulation,web
 # Programs that only child processes run: tests of sessions, of Slurm (batch, node_start), of the service and the stack drive them.
 UNSEEN := engines/sessions/enter.py,engines/sessions/session.py,engines/sessions/relay_from_elsewhere.py,engines/supervision/session_door.py
 UNSEEN := $(UNSEEN),engines/slurm/batch.py,engines/slurm/node_start.py
 UNSEEN := $(UNSEEN),operations/management/commands/serve.py,operations/management/commands/schedule.py
-MEASURED = $(PYTHON) -m slipcover --source $(PACKAGES) --omit $(UNSEEN) --json --out $(COVERAGE)/$(1).json -m pytest $(IN_PARALLEL)
+SLIPCOVER = -m slipcover --source $(PACKAGES) --omit $(UNSEEN) --json --out $(COVERAGE)/$(1).json
+MEASURED = $(PYTHON) $(if $(MEASURE),$(SLIPCOVER)) -m pytest $(IN_PARALLEL)
+# Its import takes 2 s in each worker; on SQLite no test needs it (ON_POSTGRESQL_ALONE in tests/tiers.py).
+NO_FUZZ := -p no:schemathesis
 ON_POSTGRESQL := $(PYTHON) -m tests.private_servers
 MERGED = cd $(COVERAGE) && ../../$(PYTHON) -m slipcover --merge $(1) --out merged.json
 # Of `make test-all`.
@@ -27,15 +31,17 @@ run:  ## the service with jobs already flowing (SQLite, no broker); MOTLEY_PORT 
 test:  ## each promise once, on real parts and on both databases; with ARGS, pytest's, those on SQLite
 	@./bootstrap.sh test
 	@mkdir -p $(COVERAGE)
-	$(if $(ARGS),$(PYTHON) -m pytest $(IN_PARALLEL) $(ARGS),$(call MEASURED,sqlite) --tier test)
+	$(if $(ARGS),$(PYTHON) -m pytest $(IN_PARALLEL) $(ARGS),$(call MEASURED,sqlite) $(NO_FUZZ) --tier test)
 	$(if $(ARGS),,$(ON_POSTGRESQL) $(call MEASURED,postgresql) --tier test)
-	$(if $(ARGS),,@$(call MERGED,sqlite.json postgresql.json) >test.txt; tail -n 3 test.txt)
+	$(if $(MEASURE),$(if $(ARGS),,@$(call MERGED,sqlite.json postgresql.json) >test.txt; tail -n 3 test.txt))
+
+test-all test-deep: MEASURE := 1
 
 test-all: test test-deep  ## everything: `make test`, then what it leaves out; the floor of coverage holds over both
 
 test-deep:
 	@./bootstrap.sh test-all
-	$(call MEASURED,sqlite-deep) --tier deep $(ARGS)
+	$(call MEASURED,sqlite-deep) $(NO_FUZZ) --tier deep $(ARGS)
 	$(ON_POSTGRESQL) $(call MEASURED,postgresql-deep) --tier deep $(ARGS)
 	@$(call MERGED,sqlite.json postgresql.json sqlite-deep.json postgresql-deep.json) --fail-under $(FLOOR) >report.txt \
 		|| { tail -n 3 report.txt; echo "fewer than $(FLOOR) % of the lines are covered: see $(COVERAGE)/report.txt"; exit 1; }
@@ -63,7 +69,7 @@ test-torch:  ## trainings by DDP on both engines, Lightning, Transformers and Ac
 
 test-fast:  ## before each commit: the tests that wait for no process, on SQLite
 	@./bootstrap.sh test
-	$(PYTHON) -m pytest -n $$(nproc) --dist loadgroup --durations=10 -p no:schemathesis --tier fast $(ARGS)
+	$(PYTHON) -m pytest -n $$(nproc) --dist loadgroup --durations=10 $(NO_FUZZ) --tier fast $(ARGS)
 
 check:  ## format (Python and templates), lint, types, layers, deployment, migrations, API schema
 	@./bootstrap.sh test

@@ -52,7 +52,7 @@ from tests.tiers import (
 )
 
 pytest_plugins = ["tests.cheap_cryptography", "tests.shared_rows"]
-SHARED = ("stack", "demo", "machine", "processes", "replay", "browser")
+SHARED = ("stack", "demo", "machine", "processes", "replay", "shared_service", "browser")
 """Fixtures that are expensive to start: with several workers, the tests that share one run on the same worker."""
 FOUND_RUNTIME = cache(find_runtime)
 """To ask Podman takes as long as a small test; this machine's answer stays the same."""
@@ -119,7 +119,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             left_out.append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        gone = set(left_out)
+        items[:] = [item for item in items if item not in gone]
     items.sort(key=_place_in_the_run)
 
 

@@ -1,6 +1,7 @@
 """A database with all migrations applied, made once for the present state of the code; every worker has a copy of it.
 
-To migrate took each worker as long as twenty tests. On SQLite the copy's original is kept from run to run, in .cache.
+To migrate took each worker as long as twenty tests. What was migrated is kept from run to run, in .cache: on SQLite
+the file, of PostgreSQL a dump.
 """
 
 import fcntl
@@ -15,7 +16,10 @@ from hashlib import sha256
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import psycopg
 from django.db import connection
+
+from tests.private_servers import POSTGRESQL
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / ".cache" / "migrated"
@@ -50,10 +54,36 @@ def copy_migrated_database(name: str, *, shared: Path) -> None:
             cursor.execute(f'DROP DATABASE IF EXISTS "{original}"')
             cursor.execute(f'CREATE DATABASE "{original}"')
             address = urlsplit(os.environ["MOTLEY_DATABASE"])
-            _migrate(address._replace(path=f"/{original}").geturl())
+            fill_migrated(address._replace(path=f"/{original}").geturl())
             (shared / original).touch()
         cursor.execute(f'DROP DATABASE IF EXISTS "{name}"')
         cursor.execute(f'CREATE DATABASE "{name}" TEMPLATE "{original}"')
+
+
+def fill_migrated(address: str) -> None:
+    """Give an empty PostgreSQL database what `migrate` writes, by a dump as soon as there is one."""
+    with _one_at_a_time(KEPT):
+        kept = KEPT / f"{_digest()}-{_release_of(address)}.sql"
+        if kept.exists():
+            _run("psql", "--quiet", "--set", "ON_ERROR_STOP=1", "--file", str(kept), address)
+            return
+        _migrate(address)
+        for outdated in KEPT.glob(f"*-{_release_of(address)}.sql"):
+            outdated.unlink()
+        with tempfile.TemporaryDirectory(dir=KEPT) as folder:
+            made = Path(folder, "dump.sql")
+            _run("pg_dump", "--no-owner", "--file", str(made), address)
+            shutil.move(made, kept)
+
+
+def _release_of(address: str) -> int:
+    with psycopg.connect(address) as opened:
+        return opened.info.server_version
+
+
+def _run(program: str, *words: str) -> None:
+    done = subprocess.run([str(POSTGRESQL / program), *words], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def _migrate(address: str) -> None:

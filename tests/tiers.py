@@ -69,7 +69,6 @@ SLOW = (
     "simulation/test_gavel",
     "simulation/test_generator",
     "simulation/test_recorded_runs",
-    "simulation/test_sia_runs",
     "simulation/test_space_sharing",
     "simulation/test_starvation",
     "simulation/test_timeline",
@@ -91,6 +90,7 @@ THOROUGH = (
     "service/test_power_loss",
     "service/test_real_gpus",
     "service/test_slurm_demo",
+    "simulation/test_sia_runs",
     "stack/test_stack_backup",
     "stack/test_stack_durations",
     "stack/test_systemd_units",
@@ -105,20 +105,151 @@ ONCE = {
         "test_a_ledger_shows_steps_that_are_missing_or_done_by_two_at_once",
         "test_events_show_what_the_table_of_states_does_not_allow",
     ),
+    "client/test_completion.py": (
+        "test_a_service_that_does_not_answer_offers_nothing_and_says_nothing",
+        "test_every_shell_has_a_completion_script",
+        "test_jobs_are_offered_by_name_and_by_id",
+    ),
+    "client/test_installed_alone.py": (
+        "test_the_command_needs_nothing_of_the_service",
+        "test_the_wheel_that_the_service_serves_installs_the_command",
+    ),
+    "client/test_terminal_output.py": (
+        "test_a_pipe_gets_whole_lines_without_colours",
+        "test_errors_cannot_reprogram_the_terminal",
+        "test_names_cannot_reprogram_the_terminal",
+        "test_watch_draws_until_ctrl_c",
+    ),
+    "cluster/test_nodes.py": (
+        "test_a_cordoned_node_gets_nothing_new",
+        "test_a_draining_node_is_drained_when_its_last_job_has_gone_and_can_be_resumed",
+        "test_a_job_on_a_drained_node_goes_on_elsewhere",
+        "test_a_node_is_not_taken_out_without_a_reason",
+        "test_health_follows_from_silence",
+        "test_silence_counts_only_while_the_scheduler_listened",
+        "test_the_gpus_of_a_lost_node_are_not_handed_on",
+        "test_the_job_of_a_lost_node_is_requeued",
+        "test_what_is_left_on_a_node_that_comes_back_is_gone_before_its_gpus_are_handed_on",
+    ),
+    "connections/test_engines.py": (
+        "test_a_disabled_engine_gets_no_new_job_and_its_running_job_goes_on",
+        "test_a_gang_runs_at_the_engine_that_has_its_gpus",
+        "test_a_launch_that_does_not_reach_its_engine_is_sent_again",
+        "test_a_node_that_no_engine_has_heard_is_unknown_and_gets_no_job",
+        "test_an_engine_that_does_not_answer_stops_no_other",
+        "test_good_options_are_taken",
+        "test_gpus_that_others_use_are_not_given_to_jobs",
+        "test_jobs_run_at_two_engines_at_once",
+        "test_nodes_of_an_engine_that_does_not_answer_are_suspect_and_never_lost",
+        "test_options_are_refused_with_their_name_and_the_remedy",
+    ),
+    "connections/test_storage.py": (
+        "test_a_job_finds_the_path_in_a_variable_and_as_a_link_in_its_folder",
+        "test_a_job_goes_on_where_its_storage_is",
+        "test_a_job_is_placed_at_the_engine_that_has_its_storage",
+        "test_a_job_waits_for_the_nodes_with_its_storage_and_says_so",
+        "test_a_missing_path_is_the_fault_of_the_node_and_the_job_waits",
+        "test_a_path_of_the_gpu_type_comes_before_that_of_the_engine",
+        "test_an_unknown_name_is_refused_with_the_known_ones",
+        "test_rest_lists_names_and_engines_and_paths_for_administrators",
+    ),
     "engines/test_slurm_engine.py": (
         "test_a_job_that_slurm_starts_twice_runs_once",
         "test_a_node_that_motley_drains_is_drained_in_slurm_until_it_is_resumed",
         "test_a_rank_whose_srun_was_killed_ends_the_attempt_on_all_nodes",
         "test_the_job_sees_the_devices_that_slurm_chose",
     ),
+    "jobs/test_commands.py": (
+        "test_a_cancel_overrides_a_requeue_that_is_under_way",
+        "test_a_child_starts_only_after_its_parent_succeeded",
+        "test_a_command_that_cannot_be_started_fails_with_words",
+        "test_a_failed_parent_cancels_its_child_with_the_reason",
+        "test_a_failing_job_is_tried_again_as_often_as_it_said",
+        "test_a_held_job_does_not_start",
+        "test_a_job_is_stopped_when_no_session_was_in_use_for_its_idle_limit",
+        "test_a_job_that_finishes_during_its_grace_has_succeeded",
+        "test_a_queued_job_is_cancelled_at_once",
+        "test_a_requeued_job_runs_again",
+        "test_a_running_job_is_cancelled_once_it_is_gone",
+        "test_a_running_job_that_is_held_goes_back_to_the_queue_and_stays_there",
+        "test_an_array_runs_so_many_at_a_time",
+        "test_exit_75_costs_no_retry",
+        "test_the_gpus_of_a_cancelled_job_are_free_again",
+        "test_the_time_limit_counts_all_attempts_together",
+    ),
+    "pages/test_pages_in_a_browser.py": (
+        "test_a_change_arrives_while_focus_and_choice_stay",
+        "test_a_chart_is_drawn_under_a_strict_policy",
+        "test_a_chart_of_a_running_job_gains_points_without_a_reload",
+        "test_a_fault_appears_at_its_field_and_goes_when_it_is_mended",
+        "test_a_forecast_names_times_in_the_zone_of_the_reader",
+        "test_a_log_is_followed_from_before_the_start_to_the_end",
+        "test_a_page_fits_a_phone",
+        "test_a_page_shows_under_a_strict_policy",
+        "test_a_plan_says_what_each_gpu_type_would_give",
+        "test_a_slider_chooses_the_moment_of_the_cluster",
+        "test_selected_jobs_are_held_by_the_bar_that_appears_with_the_selection",
+        "test_the_form_follows_the_yaml",
+        "test_the_rows_are_walked_and_opened_by_keys",
+        "test_the_yaml_follows_the_form",
+        "test_what_is_being_typed_survives_a_live_update",
+        "test_what_was_written_last_is_submitted",
+    ),
+    "rest/test_content_security_policy.py": (
+        "test_an_injected_script_does_not_run",
+        "test_pages_keep_to_the_policy",
+        "test_visitors_get_the_same_policy",
+    ),
+    "scheduler/test_batch_tuning.py": (
+        "test_a_noisy_gradient_and_known_speeds_give_a_larger_batch",
+        "test_what_running_jobs_report_gives_the_next_one_a_larger_batch",
+        "test_while_nothing_is_known_the_batch_is_the_initial_one",
+    ),
+    "scheduler/test_cpu_memory.py": (
+        "test_a_job_gets_the_cpus_that_another_does_not_need",
+        "test_a_job_is_lowered_for_one_that_starts_later_and_is_not_restarted",
+        "test_by_default_nothing_is_chosen",
+        "test_cpus_are_doubled_from_job_to_job_for_as_long_as_that_gains_enough",
+        "test_memory_is_given_to_a_job_that_waits_for_storage",
+        "test_rest_shows_the_share_of_each_attempt_and_why",
+        "test_the_limits_of_a_running_job_are_lowered",
+    ),
+    "scheduler/test_elastic.py": ("test_it_goes_from_one_gpu_to_four_and_back_and_does_every_step_once",),
+    "scheduler/test_node_sleep.py": (
+        "test_a_command_that_fails_is_shown_and_repeated_later",
+        "test_a_job_that_waits_is_told_which_nodes_are_woken_for_it",
+        "test_a_node_that_does_not_report_in_time_needs_a_person",
+        "test_a_node_with_a_claim_does_not_fall_asleep",
+        "test_a_person_wakes_a_node_by_resuming_it",
+        "test_no_job_is_placed_on_a_node_that_sleeps",
+        "test_nodes_sleep_at_low_load_and_wake_for_a_burst",
+        "test_the_fewest_nodes_are_woken_and_a_gang_may_use_awake_ones",
+        "test_who_lost_the_lease_starts_no_command",
+    ),
+    "scheduler/test_preemption.py": (
+        "test_a_gpu_is_not_handed_on_while_a_process_may_be_left",
+        "test_a_job_that_may_not_be_preempted_is_not",
+        "test_a_job_waits_for_gpus_only_while_somebody_is_leaving_them",
+        "test_a_moved_job_is_not_at_two_places",
+        "test_cancelling_a_moving_job_frees_both_places",
+        "test_jobs_that_take_turns_are_stopped_for_others_and_hold_their_gpus_alone",
+        "test_the_receipt_names_the_job_that_gets_the_gpus",
+        "test_the_victim_goes_on_later",
+    ),
+    "scheduler/test_recovery.py": (
+        "test_a_job_that_asks_at_once_to_be_requeued_waits_longer_each_time",
+        "test_a_job_whose_supervisor_dies_runs_again",
+        "test_a_launch_that_arrives_after_the_job_was_cancelled_begins_nothing",
+        "test_a_launch_that_was_not_sent_is_sent",
+        "test_a_new_process_of_the_service_finds_running_jobs_again",
+        "test_a_pause_that_began_before_the_clock_was_set_back_is_over",
+        "test_an_attempt_whose_files_are_gone_is_lost",
+    ),
     "scheduler/test_slurm.py": (
         "test_a_controller_that_is_away_costs_no_job",
         "test_a_job_that_an_administrator_cancels_in_slurm_is_queued_again_and_goes_on",
     ),
-    "service/test_agents.py": (
-        "test_a_job_whose_agent_stands_still_stops_before_it_may_start_elsewhere",
-        "test_a_volunteer_that_leaves_with_notice_loses_no_step",
-    ),
+    "service/test_agents.py": ("test_a_volunteer_that_leaves_with_notice_loses_no_step",),
     "service/test_backup.py": (
         "test_a_changed_file_is_refused",
         "test_a_service_goes_back_to_its_backup_and_no_job_is_run_twice",
@@ -135,10 +266,7 @@ ONCE = {
         "test_jobs_finish_once_though_the_scheduler_is_killed_again_and_again",
     ),
     "service/test_listeners.py": ("test_no_job_takes_the_port_while_a_part_is_restarted",),
-    "service/test_long_requests.py": (
-        "test_a_stream_ends_when_its_token_is_revoked",
-        "test_pages_and_probes_answer_beside_more_of_them_than_there_are_threads",
-    ),
+    "service/test_long_requests.py": ("test_pages_and_probes_answer_beside_more_of_them_than_there_are_threads",),
     "service/test_preemption.py": ("test_a_preempted_job_resumes_from_its_checkpoint_and_repeats_no_step",),
     "service/test_previous_client.py": ("test_the_client_of_before_submits_follows_and_ends_jobs",),
     "service/test_quick_start.py": (
@@ -149,14 +277,11 @@ ONCE = {
     ),
     "service/test_secrets.py": ("test_secrets_are_where_they_must_be_and_nowhere_else",),
     "service/test_service_logs.py": ("test_lines_say_what_they_are_about_and_hold_no_secret",),
-    "service/test_slow_clients.py": (
-        "test_a_client_past_the_proxy_cannot_choose_its_address",
-        "test_others_are_answered_meanwhile",
-    ),
     "service/test_sessions.py": (
         "test_a_command_runs_in_the_job_and_its_exit_code_is_ours",
         "test_a_session_ends_with_its_job",
     ),
+    "service/test_slow_clients.py": ("test_others_are_answered_meanwhile",),
     "stack/test_concurrent_writes.py": (
         "test_a_cancel_is_never_lost",
         "test_an_attempt_begins_once",
@@ -169,7 +294,8 @@ ONCE = {
     ),
     "stack/test_stack_submission.py": ("test_a_job_submitted_over_rest_runs_to_its_end",),
 }
-"""Of these modules `make test` runs only the tests named here, each the one of a promise; a new test is thorough."""
+"""Of these modules, which wait for processes or browsers, `make test` runs the tests named here: one of each promise,
+and of what people do every day. A new test is thorough."""
 
 ON_POSTGRESQL = (
     *("accounting", "cluster", "config", "connections", "insight", "jobs", "operations", "pages", "rest", "scheduler"),
@@ -189,15 +315,19 @@ WHOLE_ON_POSTGRESQL = (
 )
 """Quick modules that `make test` runs on both databases: constraints, locks, times, bulk writes are in no statement."""
 
+ON_POSTGRESQL_ALONE = ("rest/test_schema_fuzz",)
+"""Slow modules of which every test has rows: on SQLite they are not imported, for that takes seconds in each worker."""
+
 STATEMENT_COVER = TESTS / "statement_cover.txt"
 """Quick tests that send PostgreSQL each different statement: `python -m tests.statement_cover` writes it."""
 
 LONG_S = 40
 LONG = {
-    "service/test_agents.py": "a service, an agent and a lease that ends, in real time",
+    "client/test_motley_command.py": "seventy tests of the command, each of which empties the database",
     "service/test_backup.py": "three starts of a service: before, after the backup, and from it",
-    "service/test_kills.py": "six kills of the scheduler, and one of each other process",
-    "service/test_previous_client.py": "an environment with the client of before",
+    "scheduler/test_slurm.py": "a controller that is away and comes back, and Slurm's own pace",
+    "service/test_kills.py": "the start that ten modules share, and kills of each process",
+    "service/test_previous_client.py": "fifteen processes of the client of before",
     "stack/test_concurrent_writes.py": "the start of four processes on each database",
     "stack/test_stack_kills.py": "the start of the full stack, and leases that end",
 }
@@ -214,7 +344,7 @@ class Kind(NamedTuple):
     covers: bool = False
     """It is one of those that `make test` runs on PostgreSQL, too, though quick."""
     draws: bool = False
-    """It tries examples that are drawn, a tenth of them in `make test`."""
+    """It tries examples that are drawn, a tenth of them in `make test`, or repeats an action, fewer times there."""
 
 
 def runs(kind: Kind, tier: Tier, *, on_postgresql: bool) -> bool:
@@ -242,6 +372,8 @@ def module_of(path: Path) -> str:
 def is_left_out(module: str, tier: Tier, *, on_postgresql: bool) -> bool:
     """Whether the tier runs none of the module's tests on that database, so that it need not be imported."""
     if on_postgresql and tier is not Tier.ALL and not module.startswith(ON_POSTGRESQL):
+        return True
+    if not on_postgresql and tier is not Tier.ALL and module.startswith(ON_POSTGRESQL_ALONE):
         return True
     if tier is Tier.FAST:
         return module.startswith((*SLOW, *THOROUGH))

@@ -71,7 +71,8 @@ class Connection:
             base_url=f"{url.rstrip('/')}/api/v1/",
             headers={"Authorization": f"Bearer {token}", "Accept": "application/json"},
             timeout=timeout_s,
-            transport=RetryTransport(retry=default),
+            # Without one it makes a second for asyncio, and each reads the authorities of TLS: 27 ms of CPU time.
+            transport=RetryTransport(httpx.HTTPTransport(), retry=default),
         )
 
     def __enter__(self) -> Self:

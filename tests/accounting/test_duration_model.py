@@ -118,7 +118,10 @@ def test_only_the_newest_model_and_a_month_of_cards_are_kept(lab: Lab) -> None:
     assert DurationModel.objects.exclude(fitted_at=None).count() == 2
 
 
-@pytest.mark.parametrize("damage", ["empty", "cut", "a byte", "other features", "other pools", "no array"])
+MORE_DAMAGE = [pytest.param(name, marks=pytest.mark.thorough) for name in ("empty", "cut", "no array")]
+
+
+@pytest.mark.parametrize("damage", ["a byte", "other features", "other pools", *MORE_DAMAGE])
 def test_with_a_model_that_cannot_be_read_the_rolling_estimate_is_used(
     fitted: DurationModel, cluster: Lab, damage: str
 ) -> None:

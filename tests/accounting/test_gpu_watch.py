@@ -175,6 +175,7 @@ def test_many_gpus_are_read_in_parts_but_each_once_a_minute(gpus: int, parts: in
     assert number_of_parts(gpus) == parts
 
 
+@pytest.mark.thorough
 def test_parts_together_read_every_gpu_and_count_its_energy_in_full(
     lab: Lab, machine: MachineWithGpus, turns: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,6 +188,7 @@ def test_parts_together_read_every_gpu_and_count_its_energy_in_full(
     assert Attempt.objects.get().gpu_energy_j - before == pytest.approx(8 * 300 * 120)
 
 
+@pytest.mark.thorough
 def test_what_is_read_of_a_gpu_that_the_site_chose_is_that_of_its_job(
     lab: Lab, machine: MachineWithGpus, turns: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,7 +211,7 @@ def test_what_is_read_of_a_gpu_that_the_site_chose_is_that_of_its_job(
     assert {(one.index, one.job) for one in gpus_now(machine.now)} == {(4, job.pk), (6, job.pk)}
 
 
-@pytest.mark.parametrize("step_s", [12, 20])
+@pytest.mark.parametrize("step_s", [12, pytest.param(20, marks=pytest.mark.thorough)])
 def test_no_part_is_skipped_whatever_the_time_between_turns(
     lab: Lab, machine: MachineWithGpus, turns: Any, monkeypatch: pytest.MonkeyPatch, step_s: int
 ) -> None:
@@ -258,6 +260,7 @@ def test_an_idle_gpu_warns_its_owner_after_ten_minutes_and_once(lab: Lab, machin
     assert Attempt.objects.get().idle_gpus == 0
 
 
+@pytest.mark.thorough
 def test_jobs_are_locked_before_attempts_are_written(lab: Lab, machine: MachineWithGpus, turns: Any) -> None:
     """Another order could deadlock with a cancel, which locks the job first."""
     lab.submit(gpus=8)
@@ -289,7 +292,7 @@ def test_by_the_rule_of_its_team_an_idle_job_is_stopped_gracefully(
     assert Job.objects.get(pk=job.pk).state == Job.State.TIMED_OUT
 
 
-@pytest.mark.parametrize("jump", [timedelta(hours=2), timedelta(minutes=5)])
+@pytest.mark.parametrize("jump", [timedelta(hours=2), pytest.param(timedelta(minutes=5), marks=pytest.mark.thorough)])
 def test_after_a_time_without_watch_no_job_is_stopped_for_what_was_known_before(
     lab: Lab, machine: MachineWithGpus, turns: Any, jump: timedelta
 ) -> None:
@@ -325,6 +328,7 @@ def test_readings_that_cannot_be_stored_stop_nothing_else_of_a_turn(
     assert "what was read of GPUs could not be stored" in caplog.text
 
 
+@pytest.mark.thorough
 def test_one_busy_gpu_keeps_a_job_of_that_team_running(lab: Lab, machine: MachineWithGpus, turns: Any) -> None:
     lab.submit(gpus=8)
     Team.objects.update(idle_gpus_limit_min=10)
@@ -410,6 +414,7 @@ def test_a_process_that_nobody_accounts_for_takes_its_gpu_out_while_it_is_there(
     assert faults() == {}
 
 
+@pytest.mark.thorough
 def test_a_process_that_can_no_longer_be_seen_counts_as_gone_after_ten_minutes(
     machine: MachineWithGpus, turns: Any
 ) -> None:
@@ -429,6 +434,7 @@ def test_time_in_which_gpus_are_not_watched_or_the_node_is_silent_confirms_and_r
     assert stray_now(None, before, NOON, is_watched=True) == StrayProcess(None, None)
 
 
+@pytest.mark.thorough
 def test_a_process_that_was_seen_before_a_time_without_watch_counts_anew(machine: MachineWithGpus, turns: Any) -> None:
     machine.readings = {6: replace(LOAD, processes=(4711,))}
     turns(timedelta(seconds=10))

@@ -4,6 +4,7 @@ import socket
 from collections.abc import Iterator
 from time import monotonic
 
+import httpx
 import pytest
 
 from motley_client import Client
@@ -18,6 +19,13 @@ DONE = {**JOB, "state": "succeeded"}
 def talker(script: Script) -> Iterator[Client]:
     with Client(script.url, TOKEN, poll_s=0.01) as client:
         yield client
+
+
+def test_a_client_reads_the_authorities_of_tls_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no transport for asyncio, which it never uses."""
+    monkeypatch.delattr(httpx, "AsyncHTTPTransport")
+    with Client("https://localhost", TOKEN) as client:
+        assert isinstance(client, Client)
 
 
 @pytest.mark.parametrize("trouble", [CUT, problem(429, "Slower.", retry_after=0), problem(503, "Starting."),

@@ -402,6 +402,7 @@ def test_lines_of_a_gang_have_their_ranks(service: Live, motley: Motley) -> None
     assert motley("logs", "wide", "--rank", "1").stdout == "from 1\n"
 
 
+@pytest.mark.thorough
 def test_a_log_longer_than_one_part_is_whole_and_an_unfinished_line_is_shown(service: Live, motley: Motley) -> None:
     job = service.add("a", command="seq 60000; printf end")
     service.lab.until_state(job, State.SUCCEEDED)

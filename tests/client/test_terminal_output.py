@@ -129,7 +129,10 @@ def test_a_command_of_several_lines_is_one_line_of_a_table_with_its_words_apart(
     assert motley("ps", "-o", "command").stdout.splitlines()[1:] == ["cd /data python train.py"]
 
 
-@pytest.mark.parametrize("verb", [["ps"], ["show", "a"], ["nodes"], ["rounds"]])
+@pytest.mark.parametrize(
+    "verb",
+    [["ps"], *(pytest.param(verb, marks=pytest.mark.thorough) for verb in (["show", "a"], ["nodes"], ["rounds"]))],
+)
 def test_watch_draws_until_ctrl_c(service: Live, motley: Motley, verb: list[str]) -> None:
     service.add("a")
     service.lab.round()

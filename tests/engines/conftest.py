@@ -2,6 +2,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,10 @@ MARKERS = (
 )
 
 
+FOUND_ISOLATION = cache(best_isolation)
+"""It starts a process to find out; every test of the contract asks."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the markers here, for this folder is also run without the project's settings, as another user."""
     for line in MARKERS:
@@ -34,11 +39,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "lab" in metafunc.fixturenames and ".test_engine_" in metafunc.module.__name__ and not chosen:
         marked = metafunc.definition.get_closest_marker("on_slurm") is not None
         local_only = metafunc.definition.get_closest_marker("local_only") is not None
-        isolations = {best_isolation(): None, **dict.fromkeys(map(Isolation, OTHERS))}
+        best = FOUND_ISOLATION()
+        isolations = {best: None, **dict.fromkeys(map(Isolation, OTHERS))}
         thorough = pytest.mark.thorough  # declared by now
         everywhere = metafunc.definition.get_closest_marker("every_isolation") is not None
         kinds = [
-            pytest.param(kind, id=str(kind), marks=() if everywhere or kind is best_isolation() else thorough)
+            pytest.param(kind, id=str(kind), marks=() if everywhere or kind is best else thorough)
             for kind in isolations
         ]
         if (marked and WANTED == "some") or (WANTED == "all" and not local_only):

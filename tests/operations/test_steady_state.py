@@ -15,8 +15,8 @@ from connections_app import engine_registry as fleet
 from jobs_app.job_archive import archive_files, archived_job
 from jobs_app.models import Job, Team
 
-DAYS, JOBS_PER_DAY = 20, 6
-SHORTER = 6
+DAYS, JOBS_PER_DAY = 12, 6
+SHORTER = 10
 """How many times shorter than in the benchmark everything is kept."""
 
 

@@ -39,12 +39,12 @@ def finished(cluster: Lab) -> Job:
 # -- the last lines ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("lines", "first"), [(1, 9), (3, 7), (10, 0), (99, 0)])
-def test_the_last_lines(finished: Job, ada: APIClient, lines: int, first: int) -> None:
-    answer = ada.get(route(finished, f"?tail={lines}"))
-    assert answer.content == TEN[first * 7 :]
-    assert (answer["Motley-Offset"], answer["Motley-Next-Offset"]) == (str(first * 7), str(len(TEN)))
-    assert answer["Motley-Log-Complete"] == "true"
+def test_the_last_lines(finished: Job, ada: APIClient) -> None:
+    for lines, first in ((1, 9), (3, 7), (10, 0), (99, 0)):
+        answer = ada.get(route(finished, f"?tail={lines}"))
+        assert answer.content == TEN[first * 7 :]
+        assert (answer["Motley-Offset"], answer["Motley-Next-Offset"]) == (str(first * 7), str(len(TEN)))
+        assert answer["Motley-Log-Complete"] == "true"
 
 
 def test_a_last_line_without_an_end_is_one(cluster: Lab, ada: APIClient) -> None:
@@ -65,22 +65,23 @@ def test_from_the_last_lines_one_goes_on_by_offset(launched: Job, cluster: Lab, 
     assert ada.get(route(launched, f"?offset={answer['Motley-Next-Offset']}")).content == b""
 
 
-@pytest.mark.parametrize(
-    ("query", "pointer"),
-    [
-        ("tail=0", "/tail"),
-        ("tail=x", "/tail"),
-        ("tail=3&offset=0", "/tail"),
-        ("offset=-1", "/offset"),
-        ("offset=99999999999999999999999", "/offset"),
-        ("attempt=99999999999999999999999", "/attempt"),
-        ("stream=stdin", "/stream"),
-        ("wait=NaN", "/wait"),
-    ],
-)
-def test_what_cannot_be_asked_is_pointed_at(finished: Job, ada: APIClient, query: str, pointer: str) -> None:
-    answer = ada.get(route(finished, f"?{query}"))
-    assert (answer.status_code, [fault["pointer"] for fault in answer.json()["errors"]]) == (400, [pointer])
+WRONG_QUERIES = {
+    "tail=0": "/tail",
+    "tail=x": "/tail",
+    "tail=3&offset=0": "/tail",
+    "offset=-1": "/offset",
+    "offset=99999999999999999999999": "/offset",
+    "attempt=99999999999999999999999": "/attempt",
+    "stream=stdin": "/stream",
+    "wait=NaN": "/wait",
+}
+
+
+def test_what_cannot_be_asked_is_pointed_at(finished: Job, ada: APIClient) -> None:
+    answers = {query: ada.get(route(finished, f"?{query}")) for query in WRONG_QUERIES}
+    assert {answer.status_code for answer in answers.values()} == {400}
+    pointed_at = {query: [fault["pointer"] for fault in answer.json()["errors"]] for query, answer in answers.items()}
+    assert pointed_at == {query: [pointer] for query, pointer in WRONG_QUERIES.items()}
 
 
 def test_a_rank_beyond_the_gang_is_not_found(finished: Job, ada: APIClient) -> None:
@@ -91,35 +92,35 @@ def test_a_rank_beyond_the_gang_is_not_found(finished: Job, ada: APIClient) -> N
 # -- ranges ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("asked", "start", "end"),
-    [
-        ("bytes=0-", 0, 70),
-        ("bytes=7-13", 7, 14),
-        ("bytes=63-999", 63, 70),
-        ("bytes=69-69", 69, 70),
-        ("bytes=-7", 63, 70),
-        ("bytes=-999", 0, 70),
-    ],
-)
-def test_a_range_is_answered_in_part(finished: Job, ada: APIClient, asked: str, start: int, end: int) -> None:
-    answer = ada.get(route(finished), headers={"range": asked})
-    assert (answer.status_code, body(answer)) == (206, TEN[start:end])
-    assert answer["Content-Range"] == f"bytes {start}-{end - 1}/70"
-    assert answer["Content-Length"] == str(end - start)
+RANGES = {
+    "bytes=0-": (0, 70),
+    "bytes=7-13": (7, 14),
+    "bytes=63-999": (63, 70),
+    "bytes=69-69": (69, 70),
+    "bytes=-7": (63, 70),
+    "bytes=-999": (0, 70),
+}
 
 
-@pytest.mark.parametrize("asked", ["bytes=70-", "bytes=999-1000", "bytes=-0", "bytes=9-3"])
-def test_behind_the_end_is_nothing(finished: Job, ada: APIClient, asked: str) -> None:
-    answer = ada.get(route(finished), headers={"range": asked})
-    assert (answer.status_code, answer["Content-Range"]) == (416, "bytes */70")
-    assert answer["Content-Type"] == "application/problem+json"
+def test_a_range_is_answered_in_part(finished: Job, ada: APIClient) -> None:
+    for asked, (start, end) in RANGES.items():
+        answer = ada.get(route(finished), headers={"range": asked})
+        assert (answer.status_code, body(answer)) == (206, TEN[start:end]), asked
+        assert answer["Content-Range"] == f"bytes {start}-{end - 1}/70"
+        assert answer["Content-Length"] == str(end - start)
 
 
-@pytest.mark.parametrize("asked", ["lines=1-2", "bytes=0-1,3-4", "bytes=-", "bytes=x-", "0-1"])
-def test_what_is_no_single_range_of_bytes_is_ignored(finished: Job, ada: APIClient, asked: str) -> None:
-    answer = ada.get(route(finished), headers={"range": asked})
-    assert (answer.status_code, answer.content, answer["Accept-Ranges"]) == (200, TEN, "bytes")
+def test_behind_the_end_is_nothing(finished: Job, ada: APIClient) -> None:
+    for asked in ("bytes=70-", "bytes=999-1000", "bytes=-0", "bytes=9-3"):
+        answer = ada.get(route(finished), headers={"range": asked})
+        assert (answer.status_code, answer["Content-Range"]) == (416, "bytes */70"), asked
+        assert answer["Content-Type"] == "application/problem+json"
+
+
+def test_what_is_no_single_range_of_bytes_is_ignored(finished: Job, ada: APIClient) -> None:
+    for asked in ("lines=1-2", "bytes=0-1,3-4", "bytes=-", "bytes=x-", "0-1"):
+        answer = ada.get(route(finished), headers={"range": asked})
+        assert (answer.status_code, answer.content, answer["Accept-Ranges"]) == (200, TEN, "bytes"), asked
 
 
 def test_a_log_that_was_not_begun_has_no_ranges(cluster: Lab, ada: APIClient) -> None:

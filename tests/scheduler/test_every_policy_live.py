@@ -4,11 +4,11 @@ from datetime import timedelta
 
 import pytest
 
-from allocation.policies import POLICIES
 from jobs_app.models import Attempt, GpuClaim, Job
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.policy.settings import live_parameters
 from scheduler_app.round.replay import replay_round
+from tests.policy_cases import policy_cases
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 KINDS = {
@@ -27,12 +27,7 @@ KINDS = {
 }
 
 
-ONCE = ("motley", "max_min_fairness", "fifo")
-"""One of jobs, one of shares and one queue; the others start jobs by the same code."""
-CASES = [pytest.param(name, marks=() if name in ONCE else pytest.mark.thorough) for name in POLICIES]
-
-
-@pytest.fixture(params=CASES)
+@pytest.fixture(params=policy_cases())
 def policy(request: pytest.FixtureRequest, lab: Lab) -> str:
     """It decides from now on, with every parameter given; there is room for all, if it is shared well."""
     name: str = request.param

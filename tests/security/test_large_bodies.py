@@ -37,6 +37,10 @@ OVER: dict[str, dict[str, Any]] = {
 }
 
 
+USUAL = ("unknown fields of a valid job", "tags", "jobs that it waits for")
+"""An unknown name, a value of a map, and an item of a list; the others are of the same kinds."""
+
+
 @pytest.fixture
 def any_size(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
     """No limits of sizes, so that what is behind them is tested, too."""
@@ -60,7 +64,7 @@ def few(answer: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.usefixtures("any_size")
-@pytest.mark.parametrize("what", OVER)
+@pytest.mark.parametrize("what", [w if w in USUAL else pytest.param(w, marks=pytest.mark.thorough) for w in OVER])
 def test_many_faults_are_answered_with_the_first_of_them(ada: APIClient, job: Job, what: str) -> None:
     began = time.process_time()
     few(ada.post("/api/v1/jobs", OVER[what], format="json"))
@@ -81,7 +85,9 @@ def test_unknown_fields_are_counted(ada: APIClient, job: Job) -> None:
 
 
 @pytest.mark.usefixtures("any_size")
-@pytest.mark.parametrize("field", ["nodes", "team_weights", "policies", "quotas"])
+@pytest.mark.parametrize(
+    "field", ["nodes", "policies", *(pytest.param(n, marks=pytest.mark.thorough) for n in ("team_weights", "quotas"))]
+)
 def test_many_faults_of_a_lab_run(ada: APIClient, field: str) -> None:
     value = [{}] * 100_000 if field in ("policies", "quotas") else MANY
     began = time.process_time()

@@ -6,6 +6,10 @@ import pytest
 from tests.service.browsing import browser  # noqa: F401 - a fixture
 from tests.service.running_service import Service, a_service, prepare_data_folder
 
+STREAMS, SESSIONS = 64, 33
+"""More than the threads of the web, of which streams and sessions could each take a half."""
+LIMITS = {"MOTLEY_USER_LOG_STREAMS": str(STREAMS), "MOTLEY_USER_SESSIONS": str(SESSIONS)}
+
 
 @pytest.fixture(scope="session")
 def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -18,6 +22,21 @@ def service(runtime: Path, data_folder: Path) -> Iterator[Service]:
     """An empty service of its own for this test."""
     with a_service(prepared=data_folder) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def shared_service(runtime: Path, data_folder: Path) -> Iterator[Service]:
+    """One with four GPUs for all tests that leave it as they found it: a start takes 12 s of CPU time."""
+    with a_service(prepared=data_folder, **LIMITS) as running:
+        running.declare(a100=4)
+        yield running
+
+
+@pytest.fixture
+def four_gpus(shared_service: Service) -> Iterator[Service]:
+    """The shared service, which may be killed and restarted; afterwards its four GPUs are free again."""
+    yield shared_service
+    shared_service.settle()
 
 
 @pytest.fixture(scope="session")

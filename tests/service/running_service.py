@@ -14,6 +14,7 @@ from pathlib import Path
 
 import httpx
 
+from motley_client.errors import Conflict
 from tests.deployment import PATIENCE_S, ROOT, Deployment, kill_all, wait_for
 from tests.migrated_database import copy_migrated_file
 from tests.private_servers import free_port
@@ -65,6 +66,17 @@ class Service(Deployment):
         self.process.kill()
         self.process.wait()
         wait_for("the service's other processes end with it", lambda: not self.service_processes())
+
+    def settle(self) -> None:
+        """As after its first start: it answers, no job waits or runs, and nothing of one is left."""
+        assert self.process is not None
+        if self.process.poll() is not None:
+            self.start()
+        wait_for("it answers", self.answers)
+        for job in list(self.client.jobs(state=["queued", "starting", "running"])):
+            with suppress(Conflict):  # it has just ended
+                self.client.cancel(job["id"])
+        wait_for("nothing of the jobs is left", lambda: not self.job_processes())
 
     def lose_power(self) -> None:
         """All at once, the jobs and their supervisors, too: nobody closes a database or empties a buffer."""

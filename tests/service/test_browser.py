@@ -11,8 +11,8 @@ from tests.service.running_service import Service
 
 
 @pytest.fixture
-def page(browser: Browser, service: Service) -> Iterator[Page]:
-    with signed_in(browser, service) as opened:
+def page(browser: Browser, four_gpus: Service) -> Iterator[Page]:
+    with signed_in(browser, four_gpus) as opened:
         yield opened
 
 
@@ -52,29 +52,27 @@ def test_jobs_that_ran_are_simulated_under_another_policy(browser: Browser, demo
         expect(page.locator("[data-figure] > .plot-container")).to_have_count(charts.count())
 
 
-def test_a_job_submitted_by_the_form_runs_to_its_end(page: Page, service: Service) -> None:
-    service.declare(a100=2, t4=2)
-    page.goto(f"{service.url}/jobs/new")
+def test_a_job_submitted_by_the_form_runs_to_its_end(page: Page, four_gpus: Service) -> None:
+    page.goto(f"{four_gpus.url}/jobs/new")
     page.fill("[name=name]", "from-the-form")
     page.select_option("[name=team]", "vision")
     page.fill("[name=command]", "python -m motley_client.sample --steps 100")
     page.fill("[name=gpus]", "1")
     page.click("main form button[type=submit]")
     expect(page.locator("h1")).to_contain_text("from-the-form")
-    (job,) = service.client.jobs(q="from-the-form")
-    ended = service.wait_for_state(job["id"], "succeeded", "failed", "cancelled")
-    assert ended["state"] == "succeeded", (ended, service.client.logs(job["id"]).data)
+    (job,) = four_gpus.client.jobs(q="from-the-form")
+    ended = four_gpus.wait_for_state(job["id"], "succeeded", "failed", "cancelled")
+    assert ended["state"] == "succeeded", (ended, four_gpus.client.logs(job["id"]).data)
     expect(page.locator("body")).to_contain_text("succeeded", timeout=PATIENCE_S * 1000)
-    assert b"step 100/100" in service.client.logs(job["id"]).data
+    assert b"step 100/100" in four_gpus.client.logs(job["id"]).data
 
 
-def test_what_was_typed_survives_an_error(page: Page, service: Service) -> None:
-    service.declare(a100=2)
-    page.goto(f"{service.url}/jobs/new")
+def test_what_was_typed_survives_an_error(page: Page, four_gpus: Service) -> None:
+    page.goto(f"{four_gpus.url}/jobs/new")
     page.fill("[name=name]", "too-large")
     page.select_option("[name=team]", "vision")
     page.fill("[name=command]", "true")
     page.fill("[name=gpus]", "64")
     page.click("main form button[type=submit]")
-    expect(page.locator("main")).to_contain_text("2 A100")
+    expect(page.locator("main")).to_contain_text("4 A100")
     expect(page.locator("[name=name]")).to_have_value("too-large")

@@ -11,18 +11,16 @@ from pathlib import Path
 import pytest
 
 from tests.deployment import wait_for
-from tests.service.running_service import Service, a_service
+from tests.service.running_service import Service
 
 JOB = ("--gpus", "1", "--team", "vision")
 UNTIL_LET_GO = 'echo begun; while [ ! -e "$MOTLEY_CHECKPOINT_DIR/go" ]; do sleep 0.05; done; echo let go'
 TIMEOUT_S = 300
 
 
-@pytest.fixture(scope="module")
-def service(runtime: Path, data_folder: Path) -> Iterator[Service]:
-    with a_service(prepared=data_folder) as running:
-        running.declare(a100=4)
-        yield running
+@pytest.fixture
+def service(four_gpus: Service) -> Service:
+    return four_gpus
 
 
 @contextmanager

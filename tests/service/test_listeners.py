@@ -16,15 +16,14 @@ import pytest
 
 from tests.deployment import ROOT, kill_all, wait_for
 from tests.private_servers import private_folder
-from tests.service.running_service import Service, a_service
+from tests.service.running_service import Service
 
-PARTS = ["-m front", "gunicorn", "config.long_requests"]
+PARTS = ["-m front", *(pytest.param(part, marks=pytest.mark.thorough) for part in ("gunicorn", "config.long_requests"))]
 
 
-@pytest.fixture(scope="module")
-def service(runtime: Path, data_folder: Path) -> Iterator[Service]:
-    with a_service(prepared=data_folder) as running:
-        yield running
+@pytest.fixture
+def service(four_gpus: Service) -> Service:
+    return four_gpus
 
 
 def _taken(address: str, port: int) -> bool:

@@ -11,22 +11,18 @@ import pytest
 from motley_client import Client
 from motley_client.errors import Conflict, Unreachable
 from tests.deployment import kill_all, wait_for
-from tests.service.running_service import Service, a_service
+from tests.service.conftest import SESSIONS, STREAMS
+from tests.service.running_service import Service
 from tests.service.test_command_with_jobs import submitted
 
-STREAMS, SESSIONS = 64, 33
-"""More than the threads of the web, of which streams and sessions could each take a half."""
 EVENTS = "text/event-stream"
 ANSWER_S = 10
 WRITER = "echo up; for n in $(seq 3600); do sleep 1; echo line $n; done"
 
 
 @pytest.fixture(scope="module")
-def service(runtime: Path, data_folder: Path) -> Iterator[Service]:
-    limits = {"MOTLEY_USER_LOG_STREAMS": str(STREAMS), "MOTLEY_USER_SESSIONS": str(SESSIONS)}
-    with a_service(prepared=data_folder, **limits) as running:
-        running.declare(a100=4)
-        yield running
+def service(shared_service: Service) -> Service:
+    return shared_service
 
 
 @pytest.fixture(scope="module")

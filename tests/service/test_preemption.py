@@ -4,17 +4,16 @@ from tests.deployment import wait_for
 from tests.service.running_service import Service
 
 
-def test_a_preempted_job_resumes_from_its_checkpoint_and_repeats_no_step(service: Service) -> None:
-    service.declare(a100=1)
-    victim = service.sample(name="victim", steps=400, rate=40)
-    wait_for("the victim has made progress", lambda: service.client.job(victim)["progress"]["step"] > 20)
-    other = service.sample(name="other", steps=40, rate=40)
-    service.wait_for_state(other, "succeeded")
-    done = service.wait_for_state(victim, "succeeded")
+def test_a_preempted_job_resumes_from_its_checkpoint_and_repeats_no_step(four_gpus: Service) -> None:
+    victim = four_gpus.sample(name="victim", steps=400, rate=40, gpus=4)
+    wait_for("the victim has made progress", lambda: four_gpus.client.job(victim)["progress"]["step"] > 20)
+    other = four_gpus.sample(name="other", steps=40, rate=40, gpus=4)
+    four_gpus.wait_for_state(other, "succeeded")
+    done = four_gpus.wait_for_state(victim, "succeeded")
 
     assert len(done["attempts"]) > 1
     assert done["attempts"][0]["outcome"] == "preempted"
-    assert service.trace(victim) == list(range(1, 401))
+    assert four_gpus.trace(victim) == list(range(1, 401))
 
 
 def test_a_job_on_a_machine_that_its_owner_takes_back_goes_on_elsewhere_and_repeats_no_step(service: Service) -> None:

@@ -63,9 +63,8 @@ class MotleyOfBefore:
 
 
 @pytest.fixture
-def motley(service: Service, client_of_before: Path, tmp_path: Path) -> MotleyOfBefore:
-    service.declare(a100=4)
-    return MotleyOfBefore(client_of_before, service, tmp_path)
+def motley(four_gpus: Service, client_of_before: Path, tmp_path: Path) -> MotleyOfBefore:
+    return MotleyOfBefore(client_of_before, four_gpus, tmp_path)
 
 
 def test_the_client_of_before_submits_follows_and_ends_jobs(motley: MotleyOfBefore, client_of_before: Path) -> None:

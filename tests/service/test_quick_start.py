@@ -126,8 +126,11 @@ def test_every_round_replays_to_the_same_decision(demo: Service) -> None:
     assert (done.returncode, done.stdout.count("The same decision.")) == (0, len(rounds)), done.stderr
 
 
+SECRETS = ["motley.sqlite3", *(pytest.param(name, marks=pytest.mark.thorough) for name in ("secret_key", "demo.env"))]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="as an ordinary user jobs run as the service does")
-@pytest.mark.parametrize("secret", ["motley.sqlite3", "secret_key", "demo.env"])
+@pytest.mark.parametrize("secret", SECRETS)
 def test_a_job_of_a_root_service_cannot_read_its_secrets(demo: Service, secret: str) -> None:
     path = demo.var / secret
     assert path.exists()

@@ -7,7 +7,6 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
-from pathlib import Path
 
 import httpx
 import pytest
@@ -15,20 +14,19 @@ import pytest
 from motley_client import Client
 from motley_client.errors import AuthError, Conflict, Unreachable
 from tests.deployment import PATIENCE_S, wait_for
-from tests.service.running_service import Service, a_service
+from tests.service.conftest import SESSIONS
+from tests.service.running_service import Service
 from tests.service.test_command_with_jobs import motley, started, submitted
 
 SERVE = "echo here > index.html; exec python3 -u -m http.server --bind 127.0.0.1 0"
 
 
-@pytest.fixture(scope="module")
-def service(runtime: Path, data_folder: Path) -> Iterator[Service]:
-    with a_service(prepared=data_folder) as running:
-        running.declare(a100=4)
-        yield running
+@pytest.fixture
+def service(four_gpus: Service) -> Service:
+    return four_gpus
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def client(service: Service) -> Iterator[Client]:
     with Client(service.url, service.token) as client:
         yield client
@@ -142,11 +140,11 @@ def test_a_request_that_is_not_valid_is_refused_with_the_field(service: Service,
 
 def test_more_sessions_than_a_user_may_have_are_refused_and_others_answered(service: Service, client: Client) -> None:
     with running(service, client) as job, ExitStack() as sessions:
-        with pytest.raises(Unreachable, match="You have 20 open sessions, the limit"):
+        with pytest.raises(Unreachable, match=f"You have {SESSIONS} open sessions, the limit"):
             open_many(client, job, sessions)
         assert client.job(job)["state"] == "running"
 
 
 def open_many(client: Client, job: str, sessions: ExitStack) -> None:
-    for _ in range(40):
+    for _ in range(SESSIONS + 1):
         sessions.enter_context(client.open_session(job, {"argv": ["sleep", "3596"]}))

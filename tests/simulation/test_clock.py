@@ -17,6 +17,7 @@ from simulation.rules.service import ServiceRules
 from simulation.traces.trace import Program, TraceJob
 from simulation.workloads.jobs import Jobs
 from simulation.workloads.rate_sources import RateTable
+from tests.policy_cases import policy_cases
 
 ROUND_S = 100.0
 ONE_A_SECOND = RateTable({"w": {("slow", 1): 1.0, ("slow", 2): 2.0, ("fast", 1): 4.0, ("fast", 2): 8.0}})
@@ -155,7 +156,7 @@ def test_a_gang_fails_as_a_whole_and_a_job_on_another_node_goes_on():
     assert (state.lost_gpu_s, state.restarts.tolist()) == (200, [1, 0])
 
 
-@pytest.mark.parametrize("policy", sorted(POLICIES.keys() - {"allox"}))  # which starts gangs on one type only
+@pytest.mark.parametrize("policy", policy_cases(sorted(POLICIES.keys() - {"allox"})))  # it starts gangs on one type
 def test_a_mixed_gang_runs_as_fast_as_on_its_slower_type(policy):
     """Neither type has two GPUs: the gang does two steps a second on one of each, or never begins."""
     gang = [job("gang", 0, 300, gpus=2)]
@@ -183,8 +184,14 @@ def drawn(seed):
     return [job(str(i), float(came_s[i]), float(steps[i]), gpus=int(gpus[i])) for i in range(30)]
 
 
-@pytest.mark.parametrize("trace", [contended(), drawn(1), drawn(2)], ids=["contended", "drawn 1", "drawn 2"])
-@pytest.mark.parametrize("policy", sorted(name for name in POLICIES if REGISTRY[name].timeless))
+TRACES = [
+    pytest.param(contended(), id="contended"),
+    *(pytest.param(drawn(seed), id=f"drawn {seed}", marks=pytest.mark.thorough) for seed in (1, 2)),
+]
+
+
+@pytest.mark.parametrize("trace", TRACES)
+@pytest.mark.parametrize("policy", policy_cases(name for name in POLICIES if REGISTRY[name].timeless))
 def test_skipping_rounds_changes_nothing(policy, trace):
     runs = [prepare(trace, "slow=2x2,fast=1x2", policy, timeless=timeless) for timeless in (False, True)]
     every, skipping = runs
@@ -198,7 +205,7 @@ def test_rounds_in_which_nothing_can_change_are_not_planned():
     assert len(simulation.decided_s) < 10
 
 
-@pytest.mark.parametrize("policy", sorted(POLICIES))
+@pytest.mark.parametrize("policy", policy_cases(sorted(POLICIES)))
 def test_every_policy_brings_every_job_to_its_end_and_no_gpu_is_used_twice(policy):
     simulation = prepare(contended(), "slow=2x2,fast=1x2", policy)
     in_use = []

@@ -155,7 +155,7 @@ def test_the_difference_from_the_first_policy_is_taken_seed_by_seed(call, tmp_pa
 @pytest.mark.skipif(CHROMIUM is None and os.environ.get("CI") != "true", reason="no Chromium: install chromium")
 def test_the_report_draws_everything_asks_for_nothing_and_takes_no_name_for_markup(call, tmp_path):
     path = tmp_path / "trace.csv"
-    path.write_text(jobs(200))
+    path.write_text(jobs(130))
     call(path, "--seeds", "0-1", "--failures", "1:0.2")
     asked, faults = [], []
     with sync_playwright() as playwright:
@@ -168,7 +168,7 @@ def test_the_report_draws_everything_asks_for_nothing_and_takes_no_name_for_mark
         page.wait_for_function("document.querySelectorAll('.js-plotly-plot .main-svg').length >= 6")
         assert page.title() == "Comparison of 2 policies on trace.csv"
         assert page.get_by_role("row", name="Average JCT, h").first.is_visible()
-        assert "120 of 200 jobs are shown" in page.inner_text("body")
+        assert "120 of 130 jobs are shown" in page.inner_text("body")
         page.get_by_role("tab", name="srtf").click()
         assert page.locator("#gantt-1").is_visible()
         assert not page.locator("#gantt-0").is_visible()
@@ -181,6 +181,7 @@ def test_the_report_draws_everything_asks_for_nothing_and_takes_no_name_for_mark
     assert wide == 1280
 
 
+@pytest.mark.thorough
 def test_the_report_of_many_jobs_stays_small(call, tmp_path):
     path = tmp_path / "trace.csv"
     path.write_text(jobs(600, every_s=360, seconds=60))
@@ -230,7 +231,10 @@ def gone(pids: list[int]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+STOPS = [signal.SIGINT, *(pytest.param(how, marks=pytest.mark.thorough) for how in (signal.SIGTERM, signal.SIGKILL))]
+
+
+@pytest.mark.parametrize("how", STOPS)
 def test_stopping_it_leaves_no_process_behind(comparing, how):
     process, workers = comparing
     process.send_signal(how)

@@ -18,8 +18,11 @@ from simulation.traces.motley_csv import read_motley_csv, write_motley_csv
 from simulation.traces.sia import read_sia, write_sia
 from tests.reference import reference
 
-MANY = 60_000
+MANY = 30_000
 DAY_S = 86_400.0
+
+
+LIKENESSES = [pytest.param(like, marks=() if like == "philly" else pytest.mark.thorough) for like in PUBLISHED]
 
 
 def made(like: str, jobs: int, *, seed: int = 0, per_hour: float | None = 20, **options):
@@ -45,7 +48,7 @@ def test_a_likeness_has_the_published_figures_exactly(like):
     assert share @ (published.gangs * means) == pytest.approx(published.gpu_s)
 
 
-@pytest.mark.parametrize("like", PUBLISHED)
+@pytest.mark.parametrize("like", LIKENESSES)
 def test_jobs_that_are_drawn_have_them_nearly(like):
     published = PUBLISHED[like]
     jobs = made(like, MANY)
@@ -217,7 +220,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(call, tmp_pa
     assert (tmp_path / "made-4.csv").read_text() != printed
 
 
-@pytest.mark.parametrize("like", [*PUBLISHED, "gavel"])
+@pytest.mark.parametrize("like", [*LIKENESSES, pytest.param("gavel", marks=pytest.mark.thorough)])
 def test_what_is_made_up_can_be_run(call, tmp_path, like):
     path, cluster = str(tmp_path / "made.csv"), ("--cluster", "v100=2x4,t4=2x4")
     code, _, err = call("generate", "--like", like, "--jobs", "30", "--load", "0.8", *cluster, "--out", path)

@@ -15,6 +15,7 @@ from simulation.scenario.setting import begin
 from simulation.traces.trace import Trace, TraceJob
 from simulation.workloads.rate_sources import BySpeed
 from tests.hypothesis_examples import examples
+from tests.policy_cases import policy_cases
 
 CLUSTER, GPUS = Cluster.parse("v100=1x4,t4=1x4"), 8
 ROUND_S, MIN_RUN_S, RESTART_S = 300.0, 300.0, 30.0
@@ -52,7 +53,7 @@ def traces(draw):
 
 @examples(6)
 @given(traces())
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", policy_cases())
 def test_every_job_of_a_finite_trace_ends(policy, jobs):
     assert not np.isnan(run(policy, jobs).finish_s).any()
 
@@ -83,7 +84,7 @@ CASES = given(st.integers(0, 2**32 - 1), st.sampled_from([1, 2, 4]), st.sampled_
 
 @examples(2)
 @CASES
-@pytest.mark.parametrize("policy", SHARING)
+@pytest.mark.parametrize("policy", policy_cases(SHARING))
 def test_under_a_policy_of_shares_the_least_weight_has_its_turn_within_the_bound(policy, seed, gang, weight):
     """A turn over a tenth of an equal share among the jobs as old, and the turns of all that may be owed more."""
     wait_s, jobs, as_old = waited_s(run(policy, crowd(seed, gang=gang, weight=weight)))

@@ -11,7 +11,7 @@ from simulation.scenario.setting import InvalidSetting
 from simulation.scenario.team_limits import read_budgets, read_quotas
 
 HOUR, DAY = 3600.0, 24.0
-SCENARIO = Scenario(format_name="csv", cluster="v100=2", round_s=60.0)
+SCENARIO = Scenario(format_name="csv", cluster="v100=2", round_s=180.0)
 JOBS = ("vision", 0.0, 1, 4.0), ("vision", 0.0, 1, 4.0), ("speech", 0.0, 1, 4.0)
 """Team, hour of arrival, GPUs, hours on a V100."""
 POLICIES = ("fifo", "max_min_fairness", "motley")
@@ -74,7 +74,7 @@ def test_a_job_that_its_quota_or_limit_never_allows_cannot_run(tmp_path: Path, l
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("event_delay_s", [None, 1.0])
+@pytest.mark.parametrize("event_delay_s", [pytest.param(None, marks=pytest.mark.thorough), 1.0])
 def test_a_hard_budget_that_is_used_up_lets_no_job_start_before_its_reset(
     tmp_path: Path, policy: str, event_delay_s: float | None
 ) -> None:

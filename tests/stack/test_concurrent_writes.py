@@ -6,10 +6,19 @@ from itertools import pairwise
 
 import pytest
 
+from tests.hypothesis_examples import part
+from tests.migrated_database import copy_migrated_file, fill_migrated
 from tests.private_servers import postgresql, private_folder
 from tests.stack.concurrent_processes import PROCESSES, ConcurrentProcesses, raised, started_processes
 
-REPETITIONS = 25
+pytestmark = pytest.mark.more_examples
+
+
+def repetitions() -> range:
+    """As many as find a race that is rare; in `make test` as many as find one that is not."""
+    return range(max(5, round(25 * part())))
+
+
 GPUS = 4
 
 
@@ -20,6 +29,10 @@ def processes(request: pytest.FixtureRequest) -> Iterator[ConcurrentProcesses]:
         folder = stack.enter_context(private_folder("motley-concurrent-"))
         own = f"sqlite:///{folder}/motley.sqlite3"
         address = own if request.param == "sqlite" else stack.enter_context(postgresql())
+        if request.param == "sqlite":
+            copy_migrated_file(folder / "motley.sqlite3")
+        else:
+            fill_migrated(address)
         environment = {"MOTLEY_DATABASE": address, "MOTLEY_VAR": str(folder), "MOTLEY_ENGINE_ROOT": f"{folder}/engine"}
         processes = stack.enter_context(started_processes(environment))
         processes.run("prepare", GPUS)
@@ -36,7 +49,7 @@ def _cleared(processes: ConcurrentProcesses) -> None:
 
 def test_a_cancel_is_never_lost(processes: ConcurrentProcesses) -> None:
     """A person, the end of an attempt that would be tried again, and a round that takes its GPUs."""
-    for _ in range(REPETITIONS):
+    for _ in repetitions():
         job, attempt = processes.run("running")
         done = processes.run_together(("end", attempt, 75), ("make_room", job, attempt), ("cancel", job))
         assert set(raised(done)) <= {"", "AttemptIsNotLive"}
@@ -45,7 +58,7 @@ def test_a_cancel_is_never_lost(processes: ConcurrentProcesses) -> None:
 
 
 def test_a_hold_is_never_lost(processes: ConcurrentProcesses) -> None:
-    for _ in range(REPETITIONS):
+    for _ in repetitions():
         job, attempt = processes.run("running")
         processes.run_together(("end", attempt, 75), ("make_room", job, attempt), ("hold", job))
         assert processes.run("state", job) == ("queued", True)
@@ -53,7 +66,7 @@ def test_a_hold_is_never_lost(processes: ConcurrentProcesses) -> None:
 
 
 def test_a_cancel_of_a_job_that_succeeds_at_that_moment_reports_the_final_state(processes: ConcurrentProcesses) -> None:
-    for _ in range(REPETITIONS):
+    for _ in repetitions():
         job, attempt = processes.run("running")
         _, cancelled = processes.run_together(("end", attempt, 0), ("cancel", job))
         expected = "succeeded" if cancelled.raised == "JobIsFinished" else "cancelled"
@@ -62,7 +75,7 @@ def test_a_cancel_of_a_job_that_succeeds_at_that_moment_reports_the_final_state(
 
 
 def test_an_attempt_begins_once(processes: ConcurrentProcesses) -> None:
-    for _ in range(REPETITIONS):
+    for _ in repetitions():
         job, attempt = processes.run("launched")
         done = processes.run_together(*[("begin", attempt)] * PROCESSES)
         assert (sum(one.answer for one in done), processes.run("events", job, "started")) == (1, 1)
@@ -70,7 +83,7 @@ def test_an_attempt_begins_once(processes: ConcurrentProcesses) -> None:
 
 
 def test_an_attempt_ends_once_and_its_failure_counts_once(processes: ConcurrentProcesses) -> None:
-    for _ in range(REPETITIONS):
+    for _ in repetitions():
         job, attempt = processes.run("running")
         done = processes.run_together(*[("end", attempt, 1)] * PROCESSES)
         assert raised(done) == ["", *["AttemptIsNotLive"] * (PROCESSES - 1)]
@@ -80,7 +93,7 @@ def test_an_attempt_ends_once_and_its_failure_counts_once(processes: ConcurrentP
 
 def test_of_holds_and_releases_one_is_last(processes: ConcurrentProcesses) -> None:
     job = processes.run("submit")
-    for _ in range(REPETITIONS):
+    for _ in repetitions():
         done = processes.run_together(("hold", job), ("release", job), ("hold", job), ("release", job))
         assert set(raised(done)) <= {"", "JobIsNotHeld"}
         state, held = processes.run("state", job)
@@ -94,7 +107,7 @@ def test_of_holds_and_releases_one_is_last(processes: ConcurrentProcesses) -> No
 def test_what_a_person_does_while_a_round_commits_counts(
     processes: ConcurrentProcesses, action: str, outcome: tuple[str, bool]
 ) -> None:
-    for turn in range(REPETITIONS):
+    for turn in repetitions():
         job = processes.run("submit")
         number = processes.run("open_round", "one")
         processes.run("decide_on", number)
@@ -106,7 +119,7 @@ def test_what_a_person_does_while_a_round_commits_counts(
 
 def test_of_rounds_with_one_number_one_is_committed(processes: ConcurrentProcesses) -> None:
     """As if the lease had failed altogether: the GPUs are given out once all the same."""
-    for _ in range(REPETITIONS):
+    for _ in repetitions():
         job = processes.run("submit", {"gpus": GPUS})
         number = processes.run("open_round", "one")
         processes.run_together(*[("decide_on", number)] * PROCESSES)
@@ -118,7 +131,7 @@ def test_of_rounds_with_one_number_one_is_committed(processes: ConcurrentProcess
 
 
 def test_of_several_claims_of_a_gpu_one_succeeds(processes: ConcurrentProcesses) -> None:
-    for _ in range(REPETITIONS):
+    for _ in repetitions():
         _, attempt = processes.run("launched")
         processes.run("end", attempt, 0)
         processes.run("grant")  # its GPU is free
@@ -142,7 +155,7 @@ def test_there_are_never_two_holders_of_the_lease(processes: ConcurrentProcesses
 def test_a_submission_that_is_repeated_at_the_same_moment_is_done_once(processes: ConcurrentProcesses) -> None:
     token = processes.run("token")
     body = {"name": "once", "team": "vision", "command": "true", "gpus": 1}
-    for turn in range(REPETITIONS):
+    for turn in repetitions():
         done = processes.run_together(*[("post", token, f"key-{turn}", body)] * PROCESSES)
         assert raised(done) == [""] * PROCESSES
         made = {job for status, job in (one.answer for one in done) if status == 201}
@@ -150,7 +163,7 @@ def test_a_submission_that_is_repeated_at_the_same_moment_is_done_once(processes
 
 
 def test_a_child_of_a_failed_job_is_cancelled_once(processes: ConcurrentProcesses) -> None:
-    for _ in range(REPETITIONS):
+    for _ in repetitions():
         _, child = processes.run("failed_with_child")
         done = processes.run_together(*[("settle",)] * (PROCESSES - 1), ("hold", child))
         assert set(raised(done)) <= {"", "JobIsFinished"}
