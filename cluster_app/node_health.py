@@ -18,17 +18,20 @@ OFF = frozenset({"sleeping", "waking"})
 def health_at(node: Node, now: datetime, *, listening_since: datetime, answering_since: datetime | None) -> Node.Health:
     """Health from the time since the last heartbeat, not counting the time in which no scheduler listened.
 
-    Unknown until its engine hears from it.
+    Unknown until its engine hears from it; a node that is lost or suspect improves by heartbeats only, not because
+    a scheduler or its engine begins anew.
     `answering_since`: since when the engine has answered; None: it does not, which proves no node dead.
     """
     if node.heard_at is None:
         return Node.Health.UNKNOWN
-    silence = now - max(node.heard_at, listening_since)
-    if silence <= SUSPECT_AFTER:
+    if now - node.heard_at <= SUSPECT_AFTER:
         return Node.Health.HEALTHY
-    if answering_since is None:
-        return Node.Health.LOST if node.health == Node.Health.LOST else Node.Health.SUSPECT
-    proven = min(silence, now - answering_since) > LOST_AFTER
+    if node.health == Node.Health.LOST:
+        return Node.Health.LOST
+    silence = now - max(node.heard_at, listening_since)
+    if silence <= SUSPECT_AFTER and node.health != Node.Health.SUSPECT:
+        return Node.Health.HEALTHY
+    proven = answering_since is not None and min(silence, now - answering_since) > LOST_AFTER
     return Node.Health.LOST if proven else Node.Health.SUSPECT
 
 

@@ -122,6 +122,9 @@ class JobFilter(django_filters.FilterSet):  # type: ignore[misc]
     )
     q = SearchFilter(method="matching", label=SEARCH)
     command = CommandFilter(method="with_command", label=COMMAND)
+    name = django_filters.CharFilter(
+        method="named", strip=False, label="The job's whole name; `name[3]` also finds a task of an array."
+    )
 
     class Meta:
         model = Job
@@ -164,6 +167,10 @@ class JobFilter(django_filters.FilterSet):  # type: ignore[misc]
         return found.alias(id_tail=IdTail("pk")).filter(
             _name_begins(beginning) | _id_has(beginning) | _is_task(beginning)
         )
+
+    @extend_schema_field(OpenApiTypes.STR)
+    def named(self, jobs: JobQuerySet, name: str, value: str) -> JobQuerySet:
+        return jobs.filter(Q(name=value) | _is_task(value))
 
     @extend_schema_field(OpenApiTypes.STR)
     def with_command(self, jobs: JobQuerySet, name: str, value: str) -> JobQuerySet:

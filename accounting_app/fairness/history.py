@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from math import ceil
 from typing import Any
 
 from django.db.models import F, Sum
@@ -22,6 +23,11 @@ class Window:
     length: timedelta
     bucket: timedelta
 
+    def since(self, now: datetime) -> datetime:
+        """Begin of its first whole time bucket: means of a part of one would be too low."""
+        begin, bucket_s = (now - self.length).timestamp(), self.bucket.total_seconds()
+        return datetime.fromtimestamp(ceil(begin / bucket_s) * bucket_s, UTC)
+
 
 WINDOWS = {
     "1h": Window("the last hour", timedelta(hours=1), timedelta(minutes=1)),
@@ -39,14 +45,14 @@ class Point:
     value: float
     fair: float | None = None
     gpus: float = 0.0
-    """Delivered work, in average GPUs."""
+    """Delivered work, in average GPUs; of a bucket that is not over, until now."""
 
 
 def fairness(window: Window, now: datetime) -> list[Point]:
     """Share of delivered work and entitled share, per time bucket and team."""
     seconds = int(window.bucket.total_seconds())
     rows = list(
-        TeamUsage.objects.filter(minute__gt=now - window.length)
+        TeamUsage.objects.filter(minute__gte=window.since(now))
         .values(bucket=Bucket(F("minute"), seconds=seconds), name=F("team__name"))
         .annotate(work=Sum("work_gpu_s"), entitled=Sum("entitled_share_s"))
         .order_by("bucket", "name")
@@ -58,7 +64,7 @@ def fairness(window: Window, now: datetime) -> list[Point]:
             name=row["name"],
             value=row["work"] / (work[row["bucket"]] or 1.0),
             fair=row["entitled"] / (entitled[row["bucket"]] or 1.0),
-            gpus=row["work"] / seconds,
+            gpus=row["work"] / min(seconds, max(now.timestamp() - row["bucket"] * seconds, 1.0)),
         )
         for row in rows
     ]
@@ -68,7 +74,7 @@ def utilization(window: Window, now: datetime) -> list[Point]:
     """Utilization (busy over present GPU time) per time bucket and GPU type."""
     seconds = int(window.bucket.total_seconds())
     rows = (
-        GpuTypeUsage.objects.filter(minute__gt=now - window.length)
+        GpuTypeUsage.objects.filter(minute__gte=window.since(now))
         .values(bucket=Bucket(F("minute"), seconds=seconds), name=F("gpu_type__name"))
         .annotate(busy=Sum("busy_gpu_s"), present=Sum("present_gpu_s"))
         .order_by("bucket", "name")
@@ -104,10 +110,9 @@ def cluster_states(window: Window, now: datetime) -> list[ClusterState]:
     """States of GPUs and pending demand, per complete time bucket."""
     seconds = int(window.bucket.total_seconds())
     names = ("busy_gpu_s", "starting_gpu_s", "out_gpu_s", "present_gpu_s")
-    gpus = GpuTypeUsage.objects.filter(minute__gt=now - window.length).values(
-        bucket=Bucket(F("minute"), seconds=seconds)
-    )
-    asked = TeamUsage.objects.filter(minute__gt=now - window.length).values(bucket=Bucket(F("minute"), seconds=seconds))
+    since, bucket = window.since(now), Bucket(F("minute"), seconds=seconds)
+    gpus = GpuTypeUsage.objects.filter(minute__gte=since).values(bucket=bucket)
+    asked = TeamUsage.objects.filter(minute__gte=since).values(bucket=bucket)
     waiting = dict(asked.order_by().annotate(gpu_s=Sum("waiting_gpu_s")).values_list("bucket", "gpu_s"))
     rows = gpus.annotate(**{name: Sum(name) for name in names}).order_by("bucket")
     complete = [row for row in rows if (row["bucket"] + 1) * seconds <= now.timestamp()]

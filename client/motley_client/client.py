@@ -168,14 +168,15 @@ class Client(Connection):
         updated_since: datetime | str | None = None,
         q: str | None = None,
         command: str | None = None,
+        name: str | None = None,
         fields: Sequence[str] = (),
         page_size: int | None = None,
     ) -> Iterator[Job]:
         """Jobs that match every filter, newest first.
 
         `gpu_type` is the type that the job runs on; each `tag` is `name=value` or `name`; `q` is the beginning of a
-        name, or at least eight digits of an id; `command` is text in the command, in any case. With `fields`, only
-        these fields are returned.
+        name, or at least eight digits of an id; `name` is a whole name; `command` is text in the command, in any case.
+        With `fields`, only these fields are returned.
         """
         query = {
             "state": [str(one) for one in state],
@@ -188,6 +189,7 @@ class Client(Connection):
             "updated_since": updated_since,
             "q": q,
             "command": command,
+            "name": name,
             "fields": ",".join(fields) or None,
             "limit": page_size,
         }

@@ -1,7 +1,7 @@
 """The connection, and the job or token that a command-line argument names."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 from uuid import UUID
@@ -11,7 +11,7 @@ import typer
 from motley_client.client import Client
 from motley_client.configuration import configuration
 from motley_client.errors import NotFound
-from motley_client.responses import FINAL_STATES, Job, Token
+from motley_client.responses import ACTIVE_STATES, Job, Token
 from motley_client.tables.jobs import display_name
 
 MAX_CANDIDATES = 200
@@ -62,13 +62,31 @@ def array_named(client: Client, typed: str) -> str | None:
     """Id of the array that is meant; of arrays with the same name the one that goes on."""
     if _is_id(typed):
         return typed if next(client.jobs(array=typed, page_size=1), None) else None
-    named = [job for job in _candidates(client, typed) if job["name"] == typed]
-    active = [job for job in named if job["state"] not in FINAL_STATES]
-    arrays = {job["array"] for job in active or named}
-    return arrays.pop() if len(arrays) == 1 else None
+    for states in (ACTIVE_STATES, ()):
+        named = client.jobs(name=typed, state=states, fields=("name", "array"), page_size=200)
+        if arrays := set(islice(_distinct(job["array"] for job in named if job["name"] == typed), 2)):
+            return arrays.pop() if len(arrays) == 1 else None
+    return None
+
+
+def _distinct(values: Iterable[str | None]) -> Iterator[str | None]:
+    """Each value when it comes first: of two arrays, the newer one may have thousands of tasks."""
+    seen: set[str | None] = set()
+    for value in values:
+        if value not in seen:
+            seen.add(value)
+            yield value
 
 
 def _candidates(client: Client, typed: str) -> list[Job]:
+    """Jobs of exactly this name, else the newest whose name begins so or whose id begins or ends so.
+
+    Names are reused from run to run: the active job is meant, if there is one, however many newer ones there are.
+    """
+    if typed:
+        for states in (ACTIVE_STATES, ()):
+            if named := list(islice(client.jobs(name=typed, state=states, page_size=200), MAX_CANDIDATES)):
+                return named
     found = islice(client.jobs(q=_searchable(typed), page_size=200), MAX_CANDIDATES)
     return [job for job in found if _matches(job, typed)]
 
@@ -122,13 +140,9 @@ def _matches(job: Job, typed: str) -> bool:
 def _unambiguous(typed: str, found: Sequence[Job]) -> Job:
     if not found:
         raise NotFound(f"No job named {typed}.")
-    named = [job for job in found if typed in (job["name"], display_name(job))]
-    # Names are reused from run to run: the active job is meant, if there is one.
-    active = [job for job in named if job["state"] not in FINAL_STATES]
-    for jobs in (found, named, active):
-        if len(jobs) == 1:
-            return jobs[0]
-    raise AmbiguousJob(typed, active or named or found)
+    if len(found) > 1:
+        raise AmbiguousJob(typed, found)
+    return found[0]
 
 
 def _is_id(typed: str) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from math import inf
 from time import monotonic
 from uuid import UUID
 
@@ -51,6 +52,7 @@ SILENT_AFTER_S = 10.0
 """Without a new message for so long, the node is reported as silent: its heartbeats end."""
 last_news: dict[str, tuple[tuple[int, datetime | None], float]] = {}
 """By the agent's name: its last new message, and when this process found it. Engines are made anew at will."""
+NEVER = -inf
 last_readings: dict[str, tuple[datetime | None, int]] = {}
 """By the agent's name: when it joined, and the number of the readings that this process used last. Agents send them
 more often than the service looks, so each process finds new ones."""
@@ -59,8 +61,8 @@ more often than the service looks, so each process finds new ones."""
 class AgentEngine:
     """The engine of the agent with this name.
 
-    Whether the agent is heard is told by the count of its messages and our own monotonic clock: no two clocks are
-    compared.
+    Whether the agent is heard is told by the count of its messages and our own monotonic clock. Only of the message
+    that a new process finds first, its time is compared with this machine's.
     """
 
     def __init__(self, name: str) -> None:
@@ -170,7 +172,7 @@ class JoinedMachines:
 
     def read_gpus(self, gpus: Mapping[str, Sequence[WatchedGpu]]) -> list[GpuReading]:
         """The latest readings of the machines by name, each once; generated ones for emulated GPUs."""
-        agents = Agent.objects.filter(name__in=gpus).only("name", "joined_at", "gpus_read", "gpu_readings")
+        agents = Agent.objects.filter(name__in=gpus).only("name", "joined_at", "told_at", "gpus_read", "gpu_readings")
         told = [one for agent in agents for one in readings_of(_new_readings(agent), gpus[agent.name])]
         return [*told, *emulated_readings([gpu for of in gpus.values() for gpu in of], seconds_since_boot())]
 
@@ -181,10 +183,10 @@ class JoinedMachines:
 
 def _new_readings(agent: Agent) -> list[GpuReading]:
     """The agent's latest readings, unless this process has returned them before or another release wrote them."""
-    latest = agent.joined_at, agent.gpus_read
-    if last_readings.get(agent.name) == latest:
-        return []
+    latest, known = (agent.joined_at, agent.gpus_read), last_readings.get(agent.name)
     last_readings[agent.name] = latest
+    if latest == known or (known is None and not _is_recent(agent)):
+        return []
     with suppress(BadMessage):
         return [decode(GpuReading, one) for one in agent.gpu_readings]
     return []
@@ -224,10 +226,15 @@ def _job_of(attempt: int) -> UUID:
 
 
 def _is_heard(agent: Agent) -> bool:
-    """Whether a new message has arrived lately; the times of messages are only compared for equality."""
+    """Whether a new message has arrived lately: the one that a new process finds may be a week old."""
     news = agent.told, agent.told_at
-    known, at = last_news.get(agent.name, (None, 0.0))
+    known, at = last_news.get(agent.name, (None, NEVER))
     if news != known:
-        at = monotonic()
+        at = monotonic() if known or _is_recent(agent) else NEVER
         last_news[agent.name] = news, at
     return bool(agent.told) and monotonic() - at <= SILENT_AFTER_S
+
+
+def _is_recent(agent: Agent) -> bool:
+    """Whether the last message has come lately by the clocks of two processes of the service."""
+    return agent.told_at is not None and abs((timezone.now() - agent.told_at).total_seconds()) <= SILENT_AFTER_S

@@ -18,9 +18,8 @@ from engines.slurm.parsing import (
     Reservation,
     SlurmJob,
     SlurmNode,
-    parse_accounted,
-    parse_allocation,
-    parse_job,
+    parse_allocations,
+    parse_jobs,
     parse_node,
     parse_partitions,
     parse_reservations,
@@ -50,29 +49,27 @@ class SlurmCommands:
         return [parse_node(line) for line in lines if line.startswith("NodeName=")]
 
     def jobs(self, prefix: str) -> dict[str, list[SlurmJob]]:
-        """Our jobs whose name begins with the prefix, by name; also ended ones, as long as Slurm remembers them."""
+        """Our jobs named by the prefix and a number, by name; also ended ones, as long as Slurm remembers them."""
         found: dict[str, list[SlurmJob]] = defaultdict(list)
-        for line in self._run("squeue", "-h", "-t", "all", "--me", "-o", JOB_FORMAT).splitlines():
-            job = parse_job(line)
-            if job.name.startswith(prefix):
-                found[job.name].append(job)
+        for job in parse_jobs(self._run("squeue", "-h", "-t", "all", "--me", "-o", JOB_FORMAT), prefix):
+            found[job.name].append(job)
         return found
 
-    def accounted(self, number: int) -> list[SlurmJob]:
+    def accounted(self, number: int, prefix: str) -> list[SlurmJob]:
         """The job in Slurm's accounting, the newest start first; nothing where there is no accounting."""
         if not self._has_accounting:
             return []
-        lines = self._run("sacct", "-X", "-n", "-P", "-D", "-j", str(number), "-o", ACCOUNTED_FORMAT).splitlines()
-        return [parse_accounted(line) for line in reversed(lines)]
+        text = self._run("sacct", "-X", "-n", "-P", "-D", "-j", str(number), "-o", ACCOUNTED_FORMAT)
+        return list(parse_jobs(text, prefix))[::-1]
 
     @cached_property
     def _has_accounting(self) -> bool:
         return self.config().get("AccountingStorageType", "").endswith("slurmdbd")
 
     def allocations(self, prefix: str) -> list[Allocation]:
-        """Resources on their nodes of our jobs whose name begins with the prefix."""
-        lines = self._run("squeue", "-h", "-t", ALLOCATED, "--me", "-O", ALLOCATION_FORMAT).splitlines()
-        return [parse_allocation(line) for line in lines if line.startswith(prefix)]
+        """Resources on their nodes of our jobs named by the prefix and a number."""
+        text = self._run("squeue", "-h", "-t", ALLOCATED, "--me", "-O", ALLOCATION_FORMAT)
+        return list(parse_allocations(text, prefix))
 
     def reservations(self) -> list[Reservation]:
         return parse_reservations(self._run("scontrol", "show", "reservation", "-o"))

@@ -43,6 +43,8 @@ class SlurmFiles:
         """Made by the Slurm job that runs the attempt (O_EXCL): a second one ends at once."""
         self.over_seen = folder.path / "over_seen"
         """Made when Slurm first said that the job is over: exit.json may come late over a network disk."""
+        self.looked = folder.path / "looked"
+        """Touched to learn the time of the disk's clock."""
 
     def outcome(self, rank: int) -> Path:
         return self._path / f"outcome.{rank}.json"

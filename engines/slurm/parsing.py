@@ -1,6 +1,7 @@
 """Slurm's texts: nodes and jobs as its commands print them, and its reasons in words. Pure."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from engines.protocol import NodeState, SiteReason
@@ -131,35 +132,39 @@ class Reservation:
     flags: frozenset[str]
 
 
-JOB_FORMAT = "%i|%j|%T|%r|%N"
+JOB_FORMAT = "%i|%T|%r|%N|%j"
+ACCOUNTED_FORMAT = "JobID,State,Reason,NodeList,JobName"
+"""The name is last: jobs that are not ours may have any name."""
 
 
-def parse_job(line: str) -> SlurmJob:
-    """A line of `squeue -o` with `JOB_FORMAT`; the components 7+0 and 7+1 of a heterogeneous job are job 7."""
-    number, name, state, reason, nodes = line.split("|")
-    return SlurmJob(int(number.partition("+")[0]), name, state, "" if reason == "None" else reason, nodes)
+def parse_jobs(text: str, prefix: str) -> Iterator[SlurmJob]:
+    """Jobs named by the prefix and a number, in lines of `squeue -o JOB_FORMAT` or `sacct -P -o ACCOUNTED_FORMAT`.
 
-
-ACCOUNTED_FORMAT = "JobID,JobName,State,Reason,NodeList"
-
-
-def parse_accounted(line: str) -> SlurmJob:
-    """A line of `sacct -P -o` with `ACCOUNTED_FORMAT`, whose state may be `CANCELLED by 1000`."""
-    number, name, state, reason, nodes = line.split("|")
-    return parse_job("|".join((number, name, state.split()[0], reason, nodes)))
+    The components 7+0 and 7+1 of a heterogeneous job are job 7; the state may be `CANCELLED by 1000`. Other jobs of
+    the account, such as tasks of arrays (`17_[3-9]`), are passed over.
+    """
+    line = re.compile(rf"(\d+)(?:\+\d+)?\|(\w+)[^|]*\|([^|]*)\|([^|]*)\|({re.escape(prefix)}-?\d+)", re.ASCII)
+    for found in filter(None, map(line.fullmatch, text.splitlines())):
+        number, state, reason, nodes, name = found.groups()
+        yield SlurmJob(int(number), name, state, "" if reason == "None" else reason, nodes)
 
 
 ALLOCATION_FORMAT = "Name:100,HetJobOffset:10,NumNodes:10,tres-alloc:200"
 _MIB = {"K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}
 
 
-def parse_allocation(line: str) -> Allocation:
-    """A line of `squeue -O` with `ALLOCATION_FORMAT`: all nodes of a component have the same of it."""
-    name, offset, nodes, tres = line.split()
-    amounts = dict(part.split("=", 1) for part in tres.split(","))
-    cpus, memory_mib = int(amounts.get("cpu", 0)), _mib(amounts.get("mem", "0M"))
-    component = int(offset) if offset.isdigit() else 0
-    return Allocation(name, component, cpus // int(nodes), int(memory_mib / int(nodes)))
+def parse_allocations(text: str, prefix: str) -> Iterator[Allocation]:
+    """Of jobs named by the prefix and a number, in lines of `squeue -O` with `ALLOCATION_FORMAT`.
+
+    All nodes of a component have the same of it.
+    """
+    line = re.compile(rf"({re.escape(prefix)}-?\d+)\s+(\S+)\s+(\d+)\s+(\S+)\s*", re.ASCII)
+    for found in filter(None, map(line.fullmatch, text.splitlines())):
+        name, offset, nodes, tres = found.groups()
+        amounts = dict(re.findall(r"([^=,]+)=([^,]*)", tres))
+        cpus, memory_mib = int(amounts.get("cpu", 0)), _mib(amounts.get("mem", "0M"))
+        component = int(offset) if offset.isdigit() else 0
+        yield Allocation(name, component, cpus // int(nodes), int(memory_mib / int(nodes)))
 
 
 def _mib(text: str) -> float:

@@ -1,10 +1,10 @@
 """Reports on attempts, from their files on the shared folder and from Slurm's list of jobs."""
 
 import os
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 
 from engines.attempt_files import AttemptFolder, ExitFile, utc_now
 from engines.protocol import AttemptReport, Phase, SiteReason
@@ -142,7 +142,7 @@ class Reports:
     def _over_for_s(self, files: SlurmFiles) -> float:
         """Seconds since Slurm said that the job is over; 0 if it did not."""
         try:
-            return time.time() - files.over_seen.stat().st_mtime
+            return _age_s(files.over_seen, files)
         except FileNotFoundError:
             return 0.0
 
@@ -176,11 +176,19 @@ class Reports:
     def _enforce_stop(self, folder: AttemptFolder, active: Sequence[SlurmJob]) -> None:
         """Kill an attempt in Slurm whose supervisor does not do it, and a second job of the same attempt."""
         stop = folder.read_stop()
-        if stop is not None and time.time() - folder.stop.stat().st_mtime > stop["grace_s"] + ENFORCE_AFTER_S:
+        files = SlurmFiles(folder)
+        if stop is not None and _age_s(folder.stop, files) > stop["grace_s"] + ENFORCE_AFTER_S:
             self._site.slurm.cancel({job.number for job in active}, "--full", "--signal=KILL")
-        elif len({job.number for job in active}) > 1 and SlurmFiles(folder).begun.exists():
-            first = SlurmFiles(folder).begun.read_text()
+        elif len({job.number for job in active}) > 1 and files.begun.exists():
+            first = files.begun.read_text()
             self._site.slurm.cancel({job.number for job in active if str(job.number) != first})
+
+
+def _age_s(path: Path, files: SlurmFiles) -> float:
+    """Seconds since the file was written, by the clock of its disk: that of a file server may differ from ours."""
+    last = path.stat().st_mtime
+    files.looked.touch()
+    return files.looked.stat().st_mtime - last
 
 
 def _launching(attempt: int, active: Sequence[SlurmJob]) -> AttemptReport:

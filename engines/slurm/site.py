@@ -54,7 +54,7 @@ class Site:
     def accounted(self, number: int) -> list[SlurmJob]:
         """Records of a job in Slurm's accounting; empty if there is no accounting, or it does not answer."""
         try:
-            return self.slurm.accounted(number)
+            return self.slurm.accounted(number, self.job_name(""))
         except EngineError as error:
             log.warning("the accounting of Slurm does not answer: %s", error)
             return []

@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import re
 import secrets
 import shutil
 import subprocess
@@ -43,6 +44,8 @@ OF_BATCH_SCRIPT = "SLURM_JOB_ID"
 THROUGH = 0o711
 """Mode of a folder that others may traverse, but not list."""
 OWN = 0o700
+NUMBER = re.compile(r"-?[0-9]+")
+"""Name of an attempt's folder: tests of engines have negative numbers."""
 NO_CGROUPS = CgroupSubtree(None)
 NO_CONTAINERS = ContainerRuntime(why_not="its engine starts none")
 
@@ -84,8 +87,8 @@ class EngineRoot:
         return AttemptFolder(self.path / "attempts" / str(int(number)))
 
     def attempts(self) -> dict[int, bool]:
-        """Attempts that have a folder → whether each has ended or was never launched."""
-        numbers = [int(path.name) for path in (self.path / "attempts").iterdir() if path.name.isdigit()]
+        """Attempts that have a folder → whether each has ended or was never launched; tests of the engine, too."""
+        numbers = [int(path.name) for path in (self.path / "attempts").iterdir() if NUMBER.fullmatch(path.name)]
         folders = {number: self.attempt(number) for number in numbers}
         return {number: one.exit.exists() or not one.launch.exists() for number, one in folders.items()}
 

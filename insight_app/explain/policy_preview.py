@@ -18,8 +18,7 @@ from scheduler_app.policy.settings import validated_parameters
 from scheduler_app.round.commit import changes_of
 from scheduler_app.round.inputs import InputRows, read_input_rows
 from scheduler_app.round.job_options import Timing
-from scheduler_app.round.run_round import decide, snapshot_without, timing_for
-from scheduler_app.round.set_aside import Kind, set_aside_at
+from scheduler_app.round.run_round import decide, ids_set_aside, snapshot_without, timing_for
 from scheduler_app.round.snapshot import Snapshot
 
 MOST_LISTED = 100
@@ -80,7 +79,7 @@ def preview_policy(setting: PolicySetting, now: datetime) -> Preview:
     both = PolicySetting.objects.current(), setting
     timings = [_limited(timing_for(now, one)) for one in both]
     rows = read_input_rows(min(timing.shares_since for timing in timings), now)
-    aside = {*map(UUID, set_aside_at(Kind.JOB, now)), *rows.unreadable}
+    aside = ids_set_aside(rows, now)
     present, chosen = (_fates(rows, timing, one, aside) for timing, one in zip(timings, both, strict=True))
     return _compared(present, chosen)
 

@@ -1,6 +1,6 @@
 """What-if analysis: changes of a waiting job that would start it, each tested by planning the next round. Read-only."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -19,11 +19,11 @@ from jobs_app.models import Job, Reason
 from jobs_app.models.job import words_of_begin_time
 from jobs_app.models.team import MOST_WEIGHT
 from scheduler_app.models import PolicySetting
-from scheduler_app.round.closed_nodes import close_nodes
 from scheduler_app.round.inputs import InputRows, JobRow, NodeRow, TypeRow
 from scheduler_app.round.job_options import Timing
-from scheduler_app.round.run_round import decide, read_for_round
-from scheduler_app.round.snapshot import Snapshot, build_snapshot
+from scheduler_app.round.run_round import decide, ids_set_aside, read_for_round, snapshot_without
+from scheduler_app.round.set_aside import Kind, set_aside_at
+from scheduler_app.round.snapshot import Snapshot
 
 MOST_SIZES = 3
 """Number of smaller gang sizes that are tried; each costs one planned round."""
@@ -92,6 +92,8 @@ def _why_not_considered(job: Job, now: datetime) -> str:
         return "The job is held: release it."
     if job.begin_time and job.begin_time > now:
         return f"{words_of_begin_time(job.begin_time)} Change or remove that time, and it is considered before."
+    if str(job.pk) in set_aside_at(Kind.JOB, now):
+        return "The scheduler failed on the job and leaves it out of rounds for a while; the error is its reason."
     budget = used_up(read_budgets(now, [job.team_id])).get(job.team_id)
     if budget and job.reason != Reason.DEPENDENCY:
         return f"{budget.why_jobs_wait} No change of this job would start it before; a larger budget would."
@@ -151,21 +153,24 @@ class WhatIf:
     timing: Timing
     setting: PolicySetting
     row: JobRow
+    aside: Collection[UUID] = ()
+    """Jobs that rounds leave out now because the scheduler raised an error over them."""
 
     @classmethod
     def of(cls, job: Job, now: datetime, *, changed: bool) -> Self | None:
         """None if a round would not consider the job. `changed`: whether shares are recomputed."""
         setting = PolicySetting.objects.current()
         rows, timing = read_for_round(now, setting, changed=changed)
-        row = next((row for row in rows.jobs if row.id == job.pk), None)
-        return cls(rows, timing, setting, row) if row else None
+        aside = ids_set_aside(rows, now)
+        row = next((row for row in rows.jobs if row.id == job.pk and row.id not in aside), None)
+        return cls(rows, timing, setting, row, aside) if row else None
 
     def planned(self, row: JobRow) -> PlannedRound:
         """Plan the round with this row in place of the job; a resubmitted job is the last of the queue."""
         in_place = [row if other.id == self.row.id else other for other in self.rows.jobs]
         jobs = sorted(in_place, key=lambda other: other.id == RESUBMITTED)
         rows = replace(self.rows, jobs=jobs)
-        snapshot, left_out = close_nodes(*build_snapshot(rows, self.timing), rows, self.timing)
+        snapshot, left_out = snapshot_without(self.aside, rows, self.timing)
         plan = decide(snapshot, self.setting.policy, self.setting.parameters)
         name = str(row.id)
         position = snapshot.jobs.index(name) if name in snapshot.jobs else None

@@ -40,8 +40,7 @@ from scheduler_app.round.closed_nodes import stays_of, windows_of
 from scheduler_app.round.inputs import InputRows, JobRow, NodeRow, read_job_rows, read_measured
 from scheduler_app.round.job_options import Timing
 from scheduler_app.round.node_lifetimes import KnownLifetime, known_lifetimes
-from scheduler_app.round.run_round import read_for_round
-from scheduler_app.round.set_aside import Kind, set_aside_at
+from scheduler_app.round.run_round import ids_set_aside, read_for_round
 from scheduler_app.round.snapshot import Snapshot, build_snapshot, rate_spreads, seconds_worked
 from scheduler_app.windows.reading import read_windows
 
@@ -108,7 +107,7 @@ def read_forecast_input(
     windows, nodes = read_windows(now, HORIZON), in_service_again(rows.nodes, read_coming_back(), boots)
     up_from = up_from_s(rows.nodes, boots)
     rows, needs = replace(rows, jobs=[*front, *also], windows=windows, nodes=nodes), {**unmet, **needs}
-    aside = {UUID(key) for key in set_aside_at(Kind.JOB, now)} | rows.unreadable.keys()
+    aside = ids_set_aside(rows, now)
     pinned = frozenset(attempt.id for attempt in rows.attempts.values() if attempt.job_id in aside)
     history = read_history(now, rows.nodes, without=aside)
     snapshot, history = _snapshot(rows.without(aside), needs, history, timing, pinned)

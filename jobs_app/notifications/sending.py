@@ -7,7 +7,7 @@ before the lease ends. The messages of one target are sent in order, those of se
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from time import monotonic
@@ -77,13 +77,19 @@ def take(now: datetime) -> list[Notification]:
 
 
 def _send(taken: Sequence[Notification]) -> int:
-    """Deliver by threads that do not use the database, then store the outcomes."""
-    by_target = messages_of(taken)
+    """Deliver by threads that do not use the database; outcomes are stored as soon as a target's are known.
+
+    What would be begun so late that its lease may end meanwhile is left to the next call.
+    """
+    by_target, begin_by = messages_of(taken), monotonic() + LEASE.total_seconds() - LONGEST_PER_TARGET_S
+    tried = 0
     with ThreadPoolExecutor(TARGETS_AT_ONCE) as pool:
-        deliveries = [one for of_target in pool.map(_deliver_all, by_target) for one in of_target]
-    for delivery in deliveries:
-        settle(delivery, timezone.now())
-    return sum(one.outcome is not None for one in deliveries)
+        targets = [pool.submit(_deliver_all, messages, begin_by) for messages in by_target]
+        for done in as_completed(targets):
+            for delivery in done.result():
+                settle(delivery, timezone.now())
+                tried += delivery.outcome is not None
+    return tried
 
 
 def messages_of(taken: Iterable[Notification]) -> list[list[Message]]:
@@ -100,9 +106,9 @@ def _messages_of_target(rows: Sequence[Notification]) -> Iterator[Message]:
     return (Message(target, rows[first : first + size]) for first in range(0, len(rows), size))
 
 
-def _deliver_all(messages: Sequence[Message]) -> list[Delivery]:
-    """Deliver the messages of one target in order; after a failure, or a minute, the others wait."""
-    until, found, failed = monotonic() + LONGEST_PER_TARGET_S, [], False
+def _deliver_all(messages: Sequence[Message], begin_by: float) -> list[Delivery]:
+    """Deliver the messages of one target in order; after a failure, a minute, or that time, the others wait."""
+    until, found, failed = min(monotonic() + LONGEST_PER_TARGET_S, begin_by), [], False
     for message in messages:
         outcome = None if failed or monotonic() > until else _deliver(message)
         failed = failed or (outcome is not None and not outcome.sent and not outcome.final)

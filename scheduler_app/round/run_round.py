@@ -212,6 +212,11 @@ def _jobs_set_aside(rows: InputRows, now: datetime) -> dict[UUID, SetAside]:
     return {UUID(key): row for key, row in aside.items()}
 
 
+def ids_set_aside(rows: InputRows, now: datetime) -> frozenset[UUID]:
+    """Jobs that a round leaves out now: those that raised lately, and those whose columns cannot be read."""
+    return frozenset(map(UUID, set_aside_at(Kind.JOB, now))) | rows.unreadable.keys()
+
+
 def _attempts_of(rows: InputRows, jobs: Collection[UUID]) -> frozenset[int]:
     return frozenset(attempt.id for attempt in rows.attempts.values() if attempt.job_id in jobs)
 

@@ -11,7 +11,7 @@ import pytest
 from django.db.models import Sum
 
 from accounting_app.fairness.entitlement import ActiveTeam, entitlement
-from accounting_app.fairness.history import WINDOWS, cluster_states, hours_of_days
+from accounting_app.fairness.history import WINDOWS, cluster_states, fairness, hours_of_days
 from accounting_app.fairness.usage_ledger import (
     MINUTE,
     TeamShare,
@@ -207,6 +207,29 @@ def test_gpus_that_start_that_are_out_of_service_and_that_are_asked_for_are_told
     (state,) = cluster_states(WINDOWS["1h"], NOON + 2 * MINUTE)
     assert (state.starting, state.out, state.idle, state.waiting, state.demand) == pytest.approx((1, 3, 1, 2, 3))
     assert cluster_states(WINDOWS["1h"], NOON + MINUTE / 2) == []
+
+
+@pytest.mark.parametrize("key", ["1h", "24h", "7d"])
+def test_constant_use_is_constant_from_the_first_point_to_the_last(lab: Lab, key: str) -> None:
+    lab.node("n1")
+    kind, team, now = GpuType.objects.get(), lab.team(), NOON + 5 * MINUTE + timedelta(seconds=20)
+    window = WINDOWS[key]
+    minutes = [now.replace(second=0) - n * MINUTE for n in range(1, int((window.length + window.bucket) / MINUTE))]
+    used, whole = {"busy_gpu_s": 300.0, "present_gpu_s": 600.0}, {"work_gpu_s": 300.0, "waiting_gpu_s": 60.0}
+    begun = now.replace(second=0)  # and 20 s of the present minute
+    GpuTypeUsage.objects.bulk_create(
+        [GpuTypeUsage(gpu_type=kind, minute=minute, **used) for minute in minutes]
+        + [GpuTypeUsage(gpu_type=kind, minute=begun, busy_gpu_s=100.0, present_gpu_s=200.0)]
+    )
+    TeamUsage.objects.bulk_create(
+        [TeamUsage(team=team, minute=minute, **whole) for minute in minutes]
+        + [TeamUsage(team=team, minute=begun, work_gpu_s=100.0, waiting_gpu_s=20.0)]
+    )
+    states, points = cluster_states(window, now), fairness(window, now)
+    assert {(state.busy, state.idle, state.waiting) for state in states} == {(5.0, 5.0, 1.0)}
+    assert [point.gpus for point in points] == pytest.approx([5.0] * len(points))
+    assert (states[0].at, points[0].at) == (window.since(now), window.since(now))
+    assert len(points) == len(states) + 1 >= window.length / window.bucket - 1
 
 
 def test_utilization_is_told_by_day_and_hour(lab: Lab) -> None:

@@ -16,6 +16,7 @@ from engines.protocol import GpuReading
 from insight_app.models import JobForecast
 from jobs_app.models import Job
 from jobs_app.tokens import JobToken
+from motley_client import lookup
 from motley_client.tables.job_columns import COLUMNS
 from motley_client.tables.jobs import short_ids
 from tests.live_service import Live
@@ -329,6 +330,31 @@ def test_a_whole_name_goes_before_a_longer_one(service: Live, motley: Motley) ->
 def test_a_name_used_again_is_the_run_that_goes_on(service: Live, motley: Motley) -> None:
     jobs = [service.add("resnet", state=state) for state in (State.FAILED, State.QUEUED, State.SUCCEEDED)]
     assert motley("show", "resnet", "-o", "name").stdout == f"{jobs[1].pk}\n"
+
+
+def test_a_whole_name_is_found_however_many_newer_ones_begin_so(
+    service: Live, motley: Motley, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookup, "MAX_CANDIDATES", 2)
+    wanted = service.add("train")
+    for name, state in (("train", State.SUCCEEDED), ("train-1", State.QUEUED), ("train", State.FAILED)) * 2:
+        service.add(name, state=state)
+    assert motley("cancel", "train").exit_code == 0
+    wanted.refresh_from_db()
+    assert [wanted.state, *(job.state for job in service.jobs if job.name == "train-1")] == [
+        "cancelled",
+        *["queued"] * 2,
+    ]
+
+
+def test_an_array_is_not_taken_for_another_of_its_name_that_has_more_tasks(
+    service: Live, motley: Motley, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookup, "MAX_CANDIDATES", 2)
+    for size in (1, 3):
+        service.lab.submit(name="sweep", array={"start": 0, "end": size})
+    result = motley("cancel", "sweep")
+    assert (result.exit_code, {job.state for job in service.jobs}) == (2, {State.QUEUED})
 
 
 def test_an_ambiguous_name_is_a_usage_error_with_the_candidates(service: Live, motley: Motley) -> None:

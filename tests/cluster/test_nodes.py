@@ -160,6 +160,21 @@ def test_silence_counts_only_while_the_scheduler_listened(lab: Lab) -> None:
     assert health_at(node, now, listening_since=now - A_TICK, answering_since=now - A_TICK) == Health.HEALTHY
 
 
+@pytest.mark.parametrize("health", [Health.SUSPECT, Health.LOST])
+def test_a_scheduler_or_engine_that_begins_anew_makes_no_silent_node_better(lab: Lab, health: Node.Health) -> None:
+    node, now = lab.node("n1"), lab.now
+    node.heard_at, node.health = now - timedelta(days=7), health
+    ages = timedelta(), SUSPECT_AFTER, LOST_AFTER
+    found = {
+        health_at(node, now, listening_since=now - age, answering_since=since)
+        for age in ages
+        for since in (now, now - age, None)
+    }
+    assert found == {health}
+    node.heard_at = now
+    assert health_at(node, now, listening_since=now, answering_since=now) == Health.HEALTHY
+
+
 def test_a_change_of_health_is_written_down_once(lab: Lab) -> None:
     node, now = lab.node("n1"), lab.now
     record_heartbeats([LOCAL_ENGINE], ["n1"], now=now)

@@ -29,7 +29,18 @@ from connections_app.agents.uploads import (
 from connections_app.models import Agent, AgentAttempt
 from engines.agent.codec import encode
 from engines.agent.messages import VERSION, AttemptNews, Orders, Sync
-from engines.protocol import AttemptReport, Launch, NodeFault, NodeLaunch, NodeReport, NodeState, Phase, StopReason
+from engines.protocol import (
+    AttemptReport,
+    GpuReading,
+    Launch,
+    NodeFault,
+    NodeLaunch,
+    NodeReport,
+    NodeState,
+    Phase,
+    StopReason,
+    WatchedGpu,
+)
 from jobs_app.models import Job
 from scheduler_app.round.reconcile import observe
 from tests.played_agent import DESK
@@ -119,6 +130,30 @@ def test_a_silent_machine_is_silent_for_an_engine_that_is_made_anew_at_each_turn
     assert AgentEngine("desk").nodes()[0].state == NodeState.SILENT
     Agent.objects.filter(pk=agent.pk).update(told=2)
     assert AgentEngine("desk").nodes()[0].state == NodeState.OK
+
+
+@pytest.fixture
+def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "last_news", {})
+    monkeypatch.setattr(module, "last_readings", {})
+
+
+@pytest.mark.usefixtures("new_process")
+def test_a_message_of_long_ago_is_no_news_to_a_new_process(agent: Agent, lab: Lab) -> None:
+    Agent.objects.filter(pk=agent.pk).update(told_at=lab.now - timedelta(days=7))
+    assert AgentEngine("desk").nodes()[0].state == NodeState.SILENT
+    Agent.objects.filter(pk=agent.pk).update(told=2, told_at=lab.now)
+    assert AgentEngine("desk").nodes()[0].state == NodeState.OK
+
+
+@pytest.mark.usefixtures("new_process")
+def test_readings_of_long_ago_are_not_those_of_now_to_a_new_process(agent: Agent, lab: Lab) -> None:
+    seat, reading = WatchedGpu(7, "desk", 0), GpuReading(0, utilization=50.0)
+    old = {"gpu_readings": [encode(reading)], "gpus_read": 1, "told_at": lab.now - timedelta(days=7)}
+    Agent.objects.filter(pk=agent.pk).update(**old)
+    assert AgentEngine("desk").read_gpus([seat]) == []
+    Agent.objects.filter(pk=agent.pk).update(gpus_read=2, told_at=lab.now)
+    assert [one.gpu for one in AgentEngine("desk").read_gpus([seat])] == [7]
 
 
 def launch_of(attempt: int) -> Launch:

@@ -3,6 +3,7 @@
 import gzip
 from dataclasses import replace
 from datetime import time, timedelta
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,12 @@ from connections_app.agents.sync import LEAVING, AgentState, answer_to
 from connections_app.agents.uploads import checkpoints_of
 from connections_app.engine_registry import engines
 from connections_app.models import Agent, AgentAttempt
+from connections_app.probe import ask_for_probe
+from engines.agent.agent import Agent as RealAgent
 from engines.agent.codec import encode
+from engines.agent.connection import Connection
 from engines.agent.messages import VERSION, AttemptNews, Lending, Sync
+from engines.local.engine import LocalEngine
 from engines.protocol import AttemptReport, Launch, NodeFault, Phase, StopReason
 from jobs_app.errors import InvalidSpec
 from jobs_app.lifecycle.commands import cancel_job
@@ -216,6 +221,40 @@ def forget_that_it_was_heard(desk: Played) -> None:
     """As after a long silence: the engine has seen no new message for its own while."""
     news, _ = last_news[desk.name]
     last_news[desk.name] = news, -1e9
+
+
+class OverRest(Connection):
+    """The connection of a real agent, to the service in this process."""
+
+    def __init__(self, desk: Played) -> None:
+        super().__init__("http://localhost", desk.token)
+        self._desk = desk
+
+    def _request(self, method: str, path: str, body: Any, *, content_type: str = "application/json", **_: Any) -> bytes:
+        answer = self._desk.client().generic(method, f"/api/v1/agent/{path}", body, content_type=content_type)
+        assert answer.status_code == 200, answer.content
+        return bytes(answer.content)
+
+
+def test_the_test_of_an_engine_passes_at_a_real_agent_and_leaves_nothing_there(
+    desk: Played, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engines.agent.agent.machine_digest", lambda: "machine")
+    connection, engine = OverRest(desk), LocalEngine(tmp_path / "engine", declared=[desk.name])
+    describe = partial(replace, DESK, name=desk.name)
+    agent = RealAgent(tmp_path, connection, engine, describe, notice=timedelta())
+    probe = ask_for_probe(Engine.objects.get(name=desk.name), actor=None)
+
+    def has_ended() -> bool:
+        agent.turn()
+        agent._transfers.turn()  # a thread of its own does it otherwise
+        probe.refresh_from_db()
+        return probe.ended_at is not None
+
+    lab.until(has_ended)
+    assert (probe.passed, probe.message) == (True, "")
+    assert "wrote and read" in probe.log
+    lab.until(lambda: agent.turn() or not engine.attempts())
 
 
 def test_an_end_counts_when_logs_and_checkpoints_have_come(desk: Played, lab: Lab) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from engines.protocol import EngineError, NodeLaunch, Phase, SiteReason
-from engines.slurm.parsing import SlurmJob, parse_accounted
+from engines.slurm.parsing import SlurmJob, parse_jobs
 from engines.slurm.private_cluster import EmulatedNode, PrivateCluster
 from tests.engines.engine_lab import SlurmLab, until
 from tests.engines.slurm_cluster import free_ports
@@ -127,6 +127,12 @@ def test_an_accounting_that_is_away_holds_nothing_up(lab: SlurmLab, accounting: 
 
 
 def test_lines_of_the_accounting_are_read() -> None:
-    cancelled = parse_accounted("22|motley-3fa9c1d2-7|CANCELLED by 1000|None|n[1-2]")
-    assert cancelled == SlurmJob(22, "motley-3fa9c1d2-7", "CANCELLED", "", "n[1-2]")
-    assert parse_accounted("7+1|motley-3fa9c1d2-8|NODE_FAIL|None|n1").number == 7
+    lines = (
+        "22|CANCELLED by 1000|None|n[1-2]|motley-3f-7",
+        "22|TIMEOUT|None|n1|a|b",
+        "7+1|NODE_FAIL|None|n1|motley-3f-8",
+    )
+    assert list(parse_jobs("\n".join(lines), "motley-3f-")) == [
+        SlurmJob(22, "motley-3f-7", "CANCELLED", "", "n[1-2]"),
+        SlurmJob(7, "motley-3f-8", "NODE_FAIL", "", "n1"),
+    ]

@@ -104,6 +104,20 @@ def test_the_devices_that_slurm_chose_are_read_on_their_node_until_the_job_ends(
     assert not running("engines.slurm.sampler", str(lab.folder(attempt).path))
 
 
+def test_arrays_and_names_of_the_same_account_do_not_disturb_it(lab: SlurmLab) -> None:
+    sbatch = ("sbatch", "--parsable", "-o", "/dev/null", "-w", "n3")
+    theirs = [
+        lab.cluster.run(*sbatch, "--array=0-9%1", "--wrap", "sleep 3600"),
+        lab.cluster.run(*sbatch, "-J", "a|b", "--wrap", "sleep 3600"),
+        lab.cluster.run(*sbatch, "--hold", "-J", "two words|", "--wrap", "sleep 3600"),
+    ]
+    try:
+        assert lab.run("true") > 0
+        assert node(lab, "n3").state is NodeState.OK
+    finally:
+        lab.cluster.run("scancel", *(number.strip() for number in theirs))
+
+
 def test_gpus_of_others_are_told_from_our_own(lab: SlurmLab, foreign) -> None:
     foreign("-w", "n1", "--gres=gpu:a100:1")
     attempt = lab.launch(WAITS, tasks=gang(("n1", 2)))

@@ -14,9 +14,9 @@ from engines.slurm.parsing import (
     Reservation,
     SlurmJob,
     expand_hosts,
-    parse_allocation,
+    parse_allocations,
     parse_gpus,
-    parse_job,
+    parse_jobs,
     parse_node,
     parse_partitions,
     parse_reservations,
@@ -131,9 +131,24 @@ def test_a_list_of_hosts_is_expanded(text: str, names: list[str]) -> None:
 
 
 def test_what_a_job_has_of_its_nodes_is_read_by_node_and_component() -> None:
-    plain = parse_allocation("motley-x-3  N/A  2  cpu=4,mem=3000M,node=2,billing=4,gres/gpu=2   ")
-    assert plain == Allocation("motley-x-3", 0, 2, 1500)
-    assert parse_allocation("motley-x-3 1 1 cpu=2,mem=7.50G,node=1") == Allocation("motley-x-3", 1, 2, 7680)
+    lines = (
+        "motley-x-3  N/A  2  cpu=4,mem=3000M,node=2,billing=4,gres/gpu=2   ",
+        "motley-x-3 1 1 cpu=2,mem=7.50G,node=1",
+        "motley-x-4 N/A 1 cpu=1,mem=1M,node=1,billing=4,gres/gp",  # squeue cuts it at the width of the column
+    )
+    assert list(parse_allocations("\n".join(lines), "motley-x-")) == [
+        Allocation("motley-x-3", 0, 2, 1500),
+        Allocation("motley-x-3", 1, 2, 7680),
+        Allocation("motley-x-4", 0, 1, 1),
+    ]
+
+
+def test_what_others_have_of_nodes_is_passed_over() -> None:
+    tres = "N/A 1 cpu=1,mem=1M,node=1"
+    lines = [f"{name} {tres}" for name in ("train", "a b c", "motley-x-3 again", "motley-x-old", "motley-y-3")]
+    assert list(parse_allocations("\n".join([*lines, f"motley-x--7 {tres}"]), "motley-x-")) == [
+        Allocation("motley-x--7", 0, 1, 1)
+    ]
 
 
 PARTITION = (
@@ -209,11 +224,29 @@ def test_gpus_for_which_others_leave_no_cpus_or_memory_are_not_offered() -> None
 
 def test_a_job_is_read_with_a_reason_that_has_commas() -> None:
     reason = "ReqNodeNotAvail, UnavailableNodes:n1"
-    assert parse_job(f"7|motley-x-3|PENDING|{reason}|") == SlurmJob(7, "motley-x-3", "PENDING", reason, "")
+    (job,) = parse_jobs(f"7|PENDING|{reason}||motley-x-3", "motley-x-")
+    assert job == SlurmJob(7, "motley-x-3", "PENDING", reason, "")
 
 
 def test_the_components_of_a_heterogeneous_job_are_one() -> None:
-    assert parse_job("7+1|motley-x-3|RUNNING|None|n2") == SlurmJob(7, "motley-x-3", "RUNNING", "", "n2")
+    (job,) = parse_jobs("7+1|RUNNING|None|n2|motley-x-3", "motley-x-")
+    assert job == SlurmJob(7, "motley-x-3", "RUNNING", "", "n2")
+
+
+def test_other_jobs_of_the_account_are_passed_over_whatever_their_names() -> None:
+    lines = (
+        "17_[3-9]|PENDING|Priority||train",
+        "17_2|RUNNING|None|n1|train",
+        "18|RUNNING|None|n1|a|b",
+        "19|RUNNING|None|n1|motley-x-again",
+        "20_1|RUNNING|None|n1|motley-x-3",
+        "21|RUNNING|None|n1|motley-y-3",
+        "22|RUNNING|None|n1|two",
+        "lines",
+        "",
+        "23|RUNNING|None|n1|motley-x--4",
+    )
+    assert [job.number for job in parse_jobs("\n".join(lines), "motley-x-")] == [23]
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,16 @@ def test_the_largest_gang_that_fits_is_named(full: Lab, waiting: Job) -> None:
     assert starts_next(full, done(full, waiting, change), change)
 
 
+@pytest.mark.parametrize("column", [{"rates": "nonsense"}, {"batch_size": {"initial": 8}}], ids=["unread", "undecided"])
+def test_a_job_that_is_set_aside_changes_no_answer_to_others(full: Lab, waiting: Job, column: dict[str, Any]) -> None:
+    before = found(full, waiting)
+    bad = full.submit(gpu_types=["a100"])
+    Job.objects.filter(pk=bad.pk).update(**column)
+    full.decide()
+    assert found(full, waiting) == before
+    assert "failed on the job" in found(full, bad).note
+
+
 def test_of_an_elastic_job_the_least_is_lowered(full: Lab) -> None:
     job = full.submit(gpus={"min": 2, "max": 8}, gpu_types=["a100"])
     full.decide()

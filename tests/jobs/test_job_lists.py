@@ -58,6 +58,8 @@ def test_a_job_that_has_ended_is_listed_with_the_gpus_of_its_last_run(
     [
         ({"q": "resnet"}, ["resnet one", "resnet-2"]),
         ({"q": "resnet o"}, ["resnet one"]),
+        ({"name": "resnet one"}, ["resnet one"]),
+        ({"name": "resnet"}, []),
         ({"q": " resnet  one "}, ["resnet one"]),
         ({"q": "project=imagenet"}, ["resnet one", "resnet-2"]),
         ({"q": "project=imagenet lr=0.1"}, ["resnet one"]),

@@ -4,7 +4,8 @@ import base64
 import hashlib
 import hmac
 from collections.abc import Collection
-from datetime import timedelta
+from datetime import datetime, timedelta
+from threading import Event
 
 import pytest
 from django.contrib.auth.models import User
@@ -13,7 +14,9 @@ from django.utils import timezone
 
 from jobs_app.lifecycle.commands import cancel_job
 from jobs_app.models import Job, Notification, NotificationTarget, Team
-from jobs_app.notifications.sending import GAP, LEASE, send_due, take
+from jobs_app.notifications import sending
+from jobs_app.notifications.outbox import Outcome
+from jobs_app.notifications.sending import GAP, LEASE, Delivery, Message, send_due, take
 from jobs_app.notifications.targets import NewTarget, add_target
 from tests.notification_server import Mailbox, Received
 from tests.service_lab import Lab
@@ -123,6 +126,54 @@ def test_a_message_whose_sender_died_is_sent_by_another_when_its_lease_is_over(c
     assert (send_due(now), hook.bodies) == (0, [])
     send_due(now + LEASE + timedelta(seconds=1))
     assert (len(hook.bodies), states()) == (1, ["sent"])
+
+
+def test_what_one_target_has_is_stored_while_another_keeps_us_waiting(
+    cluster: Lab, hook: Received, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the lease of what was sent ends meanwhile, and another sender sends it again."""
+    first, _ = (webhook_of(cluster.user(), hook).target.pk for _ in range(2))
+    cancel_job(cluster.submit(), actor=None)
+    stored, settle = Event(), sending.settle
+
+    def deliver(message: Message) -> Outcome:
+        waited = message.target.pk == first or stored.wait(10)
+        return Outcome(sent=waited)
+
+    def note(delivery: Delivery, now: datetime) -> None:
+        settle(delivery, now)
+        stored.set()
+
+    monkeypatch.setattr(sending, "_by_kind", deliver)
+    monkeypatch.setattr(sending, "settle", note)
+    assert (send_due(timezone.now()), states()) == (2, ["sent", "sent"])
+
+
+def test_nothing_is_sent_when_its_lease_may_be_over(
+    cluster: Lab, hook: Received, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(7):
+        webhook_of(cluster.user(), hook)
+    cancel_job(cluster.submit(), actor=None)
+    clock_s, taken_at_s, ages_s, taken = 0.0, 0.0, [], sending.take
+
+    def take_then(now: datetime) -> list[Notification]:
+        nonlocal taken_at_s
+        taken_at_s = clock_s
+        return taken(now)
+
+    def deliver(message: Message) -> Outcome:
+        nonlocal clock_s
+        clock_s += 59
+        ages_s.append(clock_s - taken_at_s)
+        return Outcome(sent=True)
+
+    monkeypatch.setattr(sending, "take", take_then)
+    monkeypatch.setattr(sending, "_by_kind", deliver)
+    monkeypatch.setattr(sending, "TARGETS_AT_ONCE", 1)
+    monkeypatch.setattr(sending, "monotonic", lambda: clock_s)
+    assert (send_due(timezone.now()), set(states())) == (7, {"sent"})
+    assert max(ages_s) < LEASE.total_seconds()
 
 
 def test_two_senders_do_not_take_the_same_message(cluster: Lab, hook: Received) -> None:

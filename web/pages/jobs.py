@@ -26,6 +26,7 @@ from web.pages.job_selection import selected_jobs
 
 FILTERS = {
     "q": "name or id",
+    "name": "name",
     "state": "state",
     "team": "team",
     "owner": "owner",
