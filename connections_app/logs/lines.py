@@ -44,10 +44,14 @@ class SearchHits:
 def shown(lines: Iterable[Line]) -> Iterator[ShownLine]:
     """Each line with its colours; colours still set at its end apply to the next line of the stream."""
     styles: dict[tuple[int, Stream], Style] = {}
+    at, at_ms = None, 0
     for line in lines:
         of = line.rank, line.stream
         pieces, styles[of] = _pieces(line, styles.get(of, PLAIN))
-        yield ShownLine(datetime.fromtimestamp(line.at_ms / 1000, UTC) if line.at_ms else None, *of, pieces)
+        if line.at_ms != at_ms:  # thousands of lines may have the same
+            at_ms = line.at_ms
+            at = datetime.fromtimestamp(at_ms / 1000, UTC) if at_ms else None
+        yield ShownLine(at, *of, pieces)
 
 
 def _pieces(line: Line, style: Style) -> tuple[list[Piece], Style]:

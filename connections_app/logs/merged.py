@@ -22,7 +22,7 @@ from engines.protocol import LogChunk, Stream
 PART_BYTES = 256 * 1024
 """Of each stream in one part, divided among the ranks; and the rest of a line."""
 PART_RECORDS = 2000
-PART_LINES = 20_000
+PART_LINES = 40_000
 MOST_RANKS = 16
 """Read together; of a wider gang one rank is chosen."""
 UNKNOWN = 1 << 62
