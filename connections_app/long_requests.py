@@ -1,7 +1,8 @@
-"""Limits of long requests (streams of logs, sessions) in the process that serves them, in all and for each user."""
+"""Limits of long requests (streams, downloads and searches of logs; sessions) in the process that serves them."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
@@ -18,16 +19,16 @@ def is_long(environ: Mapping[str, Any]) -> bool:
 
 
 class LongRequests:
-    """Counting semaphore of open requests of one kind."""
+    """Counting semaphore of open requests of one kind, in all and for each user."""
 
-    def __init__(self, what: str, *, most: str, most_of_a_user: str) -> None:
-        """The limits are named by their settings."""
+    def __init__(self, what: str, *, most: str | int, most_of_a_user: str | int) -> None:
+        """The limits are numbers, or named by their settings."""
         self._what, self._most, self._most_of_a_user = what, most, most_of_a_user
         self._lock, self._open = Lock(), Counter[int]()
 
     def take(self, user: int) -> Callable[[], None]:
         """Count one of the user; returns what gives it back, once. Raises `TooManyLongRequests`."""
-        most, of_a_user = getattr(settings, self._most), getattr(settings, self._most_of_a_user)
+        most, of_a_user = _number(self._most), _number(self._most_of_a_user)
         with self._lock:
             if self._open[user] >= of_a_user:
                 raise TooManyLongRequests(f"You have {self._open[user]} open {self._what}, the limit")
@@ -37,11 +38,28 @@ class LongRequests:
         left = [user]
         return lambda: self._give_back(left)
 
+    @contextmanager
+    def slot(self, user: int) -> Iterator[None]:
+        """Count one of the user for a while. Raises `TooManyLongRequests`."""
+        give_back = self.take(user)
+        try:
+            yield
+        finally:
+            give_back()
+
     def _give_back(self, left: list[int]) -> None:
         with self._lock:
             if left:
                 self._open[left.pop()] -= 1
 
 
+def _number(limit: str | int) -> int:
+    return limit if isinstance(limit, int) else int(getattr(settings, limit))
+
+
 log_streams = LongRequests("streams of logs", most="MOTLEY_LOG_STREAMS", most_of_a_user="MOTLEY_USER_LOG_STREAMS")
 sessions = LongRequests("sessions", most="MOTLEY_SESSIONS", most_of_a_user="MOTLEY_USER_SESSIONS")
+log_searches = LongRequests("searches in logs", most=3, most_of_a_user=1)
+"""Each keeps a thread of the web and a processor for seconds."""
+log_downloads = LongRequests("downloads of logs", most=4, most_of_a_user=2)
+"""Each keeps a thread of the web while it is read."""

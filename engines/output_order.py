@@ -7,7 +7,7 @@ goes on. Between two records only one of the logs grows, so their bytes can be m
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -30,31 +30,48 @@ class OrderRecord(NamedTuple):
 class OutputOrder:
     """Writes the records of one rank up to a limit; a full disk costs records, not output."""
 
-    def __init__(self, path: Path, *, limit_bytes: int, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        path: Path,
+        sizes: Callable[[], Sequence[int]],
+        *,
+        limit_bytes: int,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`sizes` reads the true sizes of both logs: a full disk may have lost bytes that were written."""
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._left = limit_bytes // RECORD_BYTES
-        self._clock = clock
-        self._sizes = dict.fromkeys(ORDERED, 0)
+        self._sizes, self._clock = sizes, clock
         self._stream: Stream | None = None
-        self._at_s = 0.0
+        self._at_s = self._last_s = 0.0
 
-    def note(self, stream: Stream, before: int, after: int) -> None:
-        """Bytes of this stream are being written: its log grows from `before` to `after` bytes."""
-        now_s, self._sizes[stream] = self._clock(), before
+    def note(self, stream: Stream) -> None:
+        """Bytes of this stream are about to be written. Times of records never go back, as a clock may."""
+        now_s = self._clock()
         if stream is not self._stream or not 0 <= now_s - self._at_s < PERIOD_S:
-            self._write(int(1000 * now_s))
+            self._last_s = max(self._last_s, now_s)
+            self._write(int(1000 * self._last_s))
             self._stream, self._at_s = stream, now_s
-        self._sizes[stream] = after
 
     def close(self) -> None:
         os.close(self._file)
 
     def _write(self, at_ms: int) -> None:
-        if self._left > 0:
-            first, second = self._sizes.values()
-            with suppress(OSError):
-                os.write(self._file, f"{at_ms:013d} {first:012d} {second:012d}\n".encode())
+        if self._left <= 0:
+            return
+        with suppress(OSError):
+            first, second = self._sizes()
+            record = f"{at_ms:013d} {first:012d} {second:012d}\n".encode()
+            written = os.write(self._file, record)
+            if written == len(record):
                 self._left -= 1
+            else:  # a part of a record would shift all that come after it
+                os.ftruncate(self._file, os.fstat(self._file).st_size - written)
+
+
+def sizes_of(paths: Sequence[Path]) -> tuple[int, ...]:
+    """Sizes of files; of one that does not exist yet, 0."""
+    return tuple(path.stat().st_size if path.exists() else 0 for path in paths)
 
 
 def parse_order(data: bytes) -> list[OrderRecord]:

@@ -71,8 +71,10 @@ UPLOAD_TIMEOUT_S = 300.0
 """Time in which the service checks and stores an archive."""
 LOG_WAIT_S = 5
 """How long the service holds a request for new log data before it answers with none."""
-MOST_TAIL_BYTES = 1024 * 1024
-"""The largest end of a merged log that the service sends at once."""
+MOST_CHUNK_BYTES = 1024 * 1024
+"""Of a log that the service sends at once."""
+UNKNOWN_SIZE = -1
+"""Of a log, from a service before 0.3."""
 EMPTY_LOG_PAUSE_S = 0.2
 """Pause after an empty answer: a busy service may answer at once instead of waiting."""
 
@@ -289,14 +291,16 @@ class Client(Connection):
         rank: int | None = None,
         attempt: int | None = None,
         cursor: str | None = None,
-        tail_bytes: int | None = None,
+        tail: int | None = None,
+        until: str | None = None,
         wait_s: int = 0,
     ) -> tuple[MergedLog, int]:
         """One part of the log of both streams and all ranks by time, and the seconds after which to ask again.
 
-        It goes on at `cursor`, the `next` of the part before. `unfinished` lines come again with the next part.
+        It begins with the last `tail` lines, or goes on at `cursor`, the `next` of the part before, up to `until`, the
+        `end` of the first part. `unfinished` lines come again with the next part.
         """
-        query = {"stream": stream, "rank": rank, "attempt": attempt, "cursor": cursor, "tail": tail_bytes}
+        query = {"stream": stream, "rank": rank, "attempt": attempt, "cursor": cursor, "lines": tail, "until": until}
         params = without_empty(query | {"wait": wait_s or None})
         response = self._send("GET", url_path("jobs", job_id, "merged-log"), params=params)
         try:
@@ -313,17 +317,13 @@ class Client(Connection):
         attempt: int | None = None,
         tail: int | None = None,
     ) -> Iterator[LogLine]:
-        """Lines of the merged log up to its present end, or the last `tail` of them, of a mebibyte at most."""
+        """Lines of the merged log up to its present end, or the last `tail` of them."""
         read = partial(self.merged_log, job_id, stream=stream, rank=rank)
-        part, _ = read(attempt=attempt, tail_bytes=MOST_TAIL_BYTES if tail else None)
-        if tail:
-            yield from [*part["lines"], *part["unfinished"]][-tail:]
-            return
-        cursor = None
-        while not part["complete"] and part["next"] not in ("", cursor):
+        part, _ = read(attempt=attempt, tail=tail)
+        end = part["end"]
+        while part["more"]:
             yield from part["lines"]
-            cursor = part["next"]
-            part, _ = read(attempt=part["attempt"], cursor=cursor)
+            part, _ = read(attempt=part["attempt"], cursor=part["next"], until=end)
         yield from [*part["lines"], *part["unfinished"]]
 
     def follow_log_lines(
@@ -345,17 +345,16 @@ class Client(Connection):
         self, job_id: str, *, stream: str, rank: int | None, tail: int | None, attempt: int
     ) -> Iterator[LogLine]:
         read = partial(self.merged_log, job_id, stream=stream, rank=rank, attempt=attempt)
-        part, after_s = self._retry_unreachable(partial(read, tail_bytes=MOST_TAIL_BYTES if tail else None))
-        lines = part["lines"][-tail:] if tail else part["lines"]
+        part, after_s = self._retry_unreachable(partial(read, tail=tail))
         while True:
-            yield from lines
+            yield from part["lines"]
             if part["complete"]:
                 yield from part["unfinished"]
                 return
-            time.sleep(max(after_s, 0 if lines else EMPTY_LOG_PAUSE_S))
+            if not part["more"]:
+                time.sleep(max(after_s, 0 if part["lines"] else EMPTY_LOG_PAUSE_S))
             further = partial(read, cursor=part["next"] or None, wait_s=LOG_WAIT_S)
             part, after_s = self._retry_unreachable(further)
-            lines = part["lines"]
 
     def logs(
         self,
@@ -365,23 +364,25 @@ class Client(Connection):
         rank: int = 0,
         offset: int | None = None,
         tail: int | None = None,
+        limit: int | None = None,
         attempt: int | None = None,
         wait_s: int = 0,
     ) -> LogChunk:
-        """One chunk of a log, from byte `offset` or of the last `tail` lines; by default of the latest attempt.
+        """One chunk of a log, from byte `offset` or from the last `tail` lines; by default of the latest attempt.
 
         If there is nothing new, the service waits up to `wait_s` seconds before it answers.
         """
         query = {"stream": stream, "rank": rank, "attempt": attempt, "wait": wait_s or None}
-        params = without_empty(query | {"offset": offset, "tail": tail})
+        params = without_empty(query | {"offset": offset, "tail": tail, "limit": limit})
         response = self._send("GET", url_path("jobs", job_id, "logs"), params=params, headers={"Accept": "*/*"})
         try:
             next_offset = int(response.headers["Motley-Next-Offset"])
+            size = int(response.headers.get("Motley-Log-Size", UNKNOWN_SIZE))
             complete = response.headers["Motley-Log-Complete"] == "true"
             retry_after_s = int(response.headers.get("Retry-After", 0))
         except (KeyError, ValueError):
             raise not_a_motley_service(response) from None
-        return LogChunk(response.content, next_offset, complete, retry_after_s)
+        return LogChunk(response.content, next_offset, complete, retry_after_s, size)
 
     def read_logs(
         self, job_id: str, *, stream: str = "stdout", rank: int = 0, tail: int | None = None, attempt: int | None = None
@@ -389,9 +390,13 @@ class Client(Connection):
         """The log, or its last `tail` lines, up to its present end."""
         read = partial(self.logs, job_id, stream=stream, rank=rank, attempt=attempt)
         chunk = read(tail=tail)
+        end = chunk.size
         while chunk.data:
             yield chunk.data
-            chunk = read(offset=chunk.next_offset)
+            left = end - chunk.next_offset
+            if end != UNKNOWN_SIZE and left <= 0:
+                return
+            chunk = read(offset=chunk.next_offset, limit=min(MOST_CHUNK_BYTES, left) if left > 0 else None)
 
     def follow_logs(
         self,
@@ -423,7 +428,8 @@ class Client(Connection):
                 yield chunk.data
             if chunk.complete:
                 return
-            time.sleep(max(chunk.retry_after_s, 0 if chunk.data else EMPTY_LOG_PAUSE_S))
+            if chunk.next_offset >= chunk.size:
+                time.sleep(max(chunk.retry_after_s, 0 if chunk.data else EMPTY_LOG_PAUSE_S))
             chunk = self._retry_unreachable(partial(read, offset=chunk.next_offset, wait_s=LOG_WAIT_S))
 
     def _attempt_numbers(self, job_id: str, on_wait: Callable[[JobDetail], object] | None) -> Iterator[int]:

@@ -6,7 +6,8 @@ It needs the extra `mcp` of the client; everything is done with the token of the
 import hashlib
 import json
 import uuid
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from typing import Annotated, Any
@@ -23,6 +24,8 @@ from motley_client.lookup import AmbiguousJob, find_job
 
 SHOWN = ("id", "name", "state", "reason", "message", "team", "owner", "created_at", "gpu_type", "gpu_count")
 MOST_JOBS, MOST_LINES = 200, 1000
+MOST_CHARACTERS, MOST_OF_A_LINE = 100_000, 4000
+"""Of a log in one answer, and of each of its lines."""
 READS = ToolAnnotations(readOnlyHint=True, openWorldHint=False)
 SUBMITS = ToolAnnotations(readOnlyHint=False, destructiveHint=False, idempotentHint=True, openWorldHint=False)
 SKILL_ADDRESS = "motley://skill"
@@ -115,10 +118,13 @@ class Tools:
         tail: Annotated[int, Field(ge=1, le=MOST_LINES, description="Lines from the end.")] = 100,
         attempt: Annotated[int | None, Field(ge=1, description="Default: the latest.")] = None,
     ) -> str:
-        """The last lines of a job's log: standard output and standard error by time; lines of stderr are marked."""
+        """The last lines of a job's log: standard output and standard error by time; lines of stderr are marked.
+
+        Of very long ones the end is given.
+        """
         with told():
             found = find_job(self._client, job)
-            return "\n".join(map(_line, self._client.log_lines(found["id"], tail=tail, attempt=attempt)))
+            return _last(map(_line, self._client.log_lines(found["id"], tail=tail, attempt=attempt)))
 
 
 def digest_of(spec: dict[str, Any]) -> str:
@@ -128,7 +134,21 @@ def digest_of(spec: dict[str, Any]) -> str:
 
 def _line(line: Any) -> str:
     mark = "stderr: " if line["stream"] == "stderr" else ""
-    return f"[{line['rank']}] {mark}{''.join(piece['text'] for piece in line['pieces'])}"
+    text = "".join(piece["text"] for piece in line["pieces"])
+    left_out = f" … {len(text):,} characters" if len(text) > MOST_OF_A_LINE else ""
+    return f"[{line['rank']}] {mark}{text[:MOST_OF_A_LINE]}{left_out}"
+
+
+def _last(lines: Iterable[str]) -> str:
+    """The last lines of so many characters as an assistant can read; it is said if some are left out."""
+    kept, characters, left_out = deque[str](), 0, 0
+    for line in lines:
+        kept.append(line)
+        characters += len(line) + 1
+        while characters > MOST_CHARACTERS:
+            characters -= len(kept.popleft()) + 1
+            left_out += 1
+    return "\n".join([f"({left_out} earlier lines are left out)", *kept] if left_out else kept)
 
 
 @contextmanager

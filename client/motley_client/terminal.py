@@ -75,6 +75,8 @@ def sanitized_log(chunks: Iterable[bytes]) -> Iterator[str]:
 
 
 def _without_controls(text: str) -> str:
+    if text.isprintable():  # as most lines are, and far faster
+        return text
     return "".join(part if _KEPT_IN_LOGS.fullmatch(part) else sanitized(part) for part in _KEPT_IN_LOGS.split(text))
 
 

@@ -47,8 +47,10 @@ PLAIN = Style()
 
 def styled(line: bytes, style: Style = PLAIN) -> tuple[list[Piece], Style]:
     """A line as a terminal shows it in the end, in pieces, and the style that holds at its end."""
-    text = _last_written(line.decode(errors="replace"))
-    pieces: list[Piece] = []
+    text = line.decode(errors="replace")
+    if text.isprintable():  # most lines, and far faster
+        return [Piece(text, style.classes)] if text else [], style
+    text, pieces = _last_written(text), list[Piece]()
     for plain, codes in _runs(text):
         if shown := readable(plain.encode(errors="replace")):
             pieces.append(Piece(shown, style.classes))

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
-from connections_app.engine_registry import engine_named
-from engines.protocol import Engine, LogChunk, Stream
+from connections_app.logs.reading import AttemptLog
+from engines.protocol import LogChunk, Stream
 from jobs_app.models import Attempt
 
 LEAST_POLL_S = 0.5
 POLLS_PER_S = 200
 """Of all logs together: with many of them each is polled more rarely."""
 ENGINE_FOR_S = 60.0
-"""After which the engine is looked up again: its row may have changed."""
+"""After which the engine and the attempt are looked up again: their rows may have changed."""
 BLOCK_BYTES = 64 * 1024
 InThread = Callable[..., Awaitable[Any]]
 Key = tuple[int, Stream, int]
@@ -34,8 +34,8 @@ class Feed:
     over: bool = False
     reads: dict[int, asyncio.Future[LogChunk]] = field(default_factory=dict)
     grown: asyncio.Event = field(default_factory=asyncio.Event)
-    _engine: Engine | None = None
-    _engine_until: float = 0.0
+    _log: AttemptLog | None = None
+    _log_until: float = 0.0
 
     async def read(self, offset: int) -> LogChunk:
         """A block from the offset; followers at the same offset share one read."""
@@ -64,9 +64,10 @@ class Feed:
         return chunk
 
     def _read_now(self, offset: int, limit: int) -> LogChunk:
-        if self._engine is None or monotonic() > self._engine_until:
-            self._engine, self._engine_until = engine_named(self.attempt.engine), monotonic() + ENGINE_FOR_S
-        return self._engine.logs(self.attempt.pk, self.stream, self.rank, offset, limit)
+        if self._log is None or monotonic() > self._log_until:
+            self.attempt.refresh_from_db()
+            self._log, self._log_until = AttemptLog(self.attempt), monotonic() + ENGINE_FOR_S
+        return self._log.read(self.stream, self.rank, offset, limit)
 
 
 class Feeds:

@@ -8,7 +8,16 @@ from time import monotonic
 from django.http import HttpResponse
 
 from connections_app.logs.feed import Feeds, InThread
-from connections_app.logs.stream import BLOCK_BYTES, CHECK_EVERY_S, KEEP_ALIVE, LONGEST_S, RETRY_S, event, whole_lines
+from connections_app.logs.stream import (
+    BLOCK_BYTES,
+    CHECK_EVERY_S,
+    KEEP_ALIVE,
+    LONGEST_S,
+    RETRY_S,
+    event,
+    is_over,
+    whole_lines,
+)
 from engines.protocol import Stream
 from jobs_app.models import Attempt, Job
 
@@ -41,7 +50,7 @@ async def events_of(followed: Followed, feeds: Feeds, in_thread: InThread) -> As
     yield f"retry: {1000 * RETRY_S}\n\n".encode()
     until = monotonic() + LONGEST_S
     while (attempt := await in_thread(_launched, followed)) is None:
-        if followed.job.is_final:
+        if is_over(followed.job, followed.attempt):
             yield event("eof", "", followed.offset)
             return
         if monotonic() > until or not await in_thread(followed.may_go_on):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator, Iterator
 from datetime import timedelta
 from time import monotonic, sleep
 
-from connections_app.logs.reading import NO_WAIT, read_log
+from connections_app.logs.reading import NO_WAIT, read_log, whole_characters
 from connections_app.logs.slots import pace, stream_slots
 from engines.protocol import Stream
 from jobs_app.models import Attempt, Job
@@ -59,7 +59,7 @@ class LogEventStream:
         yield f"retry: {1000 * pause_s}\n\n".encode()
         until = monotonic() + LONGEST_S
         while (attempt := self._launched()) is None:
-            if self._job.is_final:
+            if is_over(self._job, self._attempt):
                 yield self._eof()
                 return
             if not self._has_slot or monotonic() >= until or not self._is_permitted():
@@ -75,7 +75,7 @@ class LogEventStream:
             found = self._attempt or self._job.attempts.exclude(launched_at=None).last()
             if found and not found.launched_at:
                 found.refresh_from_db()
-            if (found and found.launched_at) or self._job.is_final:
+            if (found and found.launched_at) or is_over(self._job, self._attempt):
                 return found if found and found.launched_at else None
             if monotonic() >= give_up_at:
                 return None
@@ -113,11 +113,18 @@ class LogEventStream:
         return event("eof", "", self._offset)
 
 
+def is_over(job: Job, attempt: Attempt | None) -> bool:
+    """Whether nothing will be launched any more: of the attempt that was asked for, or of the job."""
+    return job.is_final or (attempt is not None and attempt.state == Attempt.State.ENDED)
+
+
 def whole_lines(data: bytes, *, last: bool) -> tuple[bytes, bytes]:
-    """Split into complete lines and the rest; a line longer than a block is split too."""
-    if last or len(data) >= BLOCK_BYTES:
+    """Split into complete lines and the rest; a line longer than a block is split too, between two characters."""
+    if last:
         return data, b""
     end = data.rfind(b"\n") + 1
+    if not end and len(data) >= BLOCK_BYTES:
+        end = len(whole_characters(data))
     return data[:end], data[end:]
 
 

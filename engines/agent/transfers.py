@@ -14,7 +14,7 @@ from engines.attempt_files import AttemptFolder, write_json
 from engines.gpu_readings import GpuReader
 from engines.linux import seconds_since_boot
 from engines.local.engine import LocalEngine
-from engines.protocol import EngineError, GpuReading, Launch, NodeReport, Phase, Stream, WatchedGpu
+from engines.protocol import OUTPUT, EngineError, GpuReading, Launch, NodeReport, Phase, Stream, WatchedGpu
 from engines.supervision.engine_root import THROUGH, make_folder
 from engines.supervision.supervisor import write_exit
 
@@ -46,6 +46,8 @@ class Transfers:
         self._lock = threading.Lock()
         self._waiting: dict[int, Launch] = {}
         self._sizes: dict[tuple[int, Stream], int] = {}
+        self._full_until_s: dict[tuple[int, Stream], float] = {}
+        """Logs of which the service takes no more, and when to ask again: its limit may have been raised."""
         self._not_taken: set[int] = set()
         """Attempts of which the service takes no files: it has declared them lost."""
         self._not_before_s: dict[int, float] = {}
@@ -149,8 +151,7 @@ class Transfers:
 
     def _send_files(self, attempt: int, *, checkpoints: bool) -> None:
         try:
-            for stream in Stream:
-                self._send_log(attempt, stream)
+            self._send_logs(attempt)
             if checkpoints:
                 self._uploads.send_last(attempt)
         except Refused as error:
@@ -159,13 +160,25 @@ class Transfers:
             log.warning("the service takes no files of attempt %s: %s", attempt, error)
             self._not_taken.add(attempt)
 
-    def _send_log(self, attempt: int, stream: Stream) -> None:
+    def _send_logs(self, attempt: int) -> None:
+        """Send the order records before the bytes, and no byte that is newer: the service has none without its time."""
+        sizes = {stream: self._engine.logs(attempt, stream, 0, 0, 1).size for stream in OUTPUT}
+        for stream in (Stream.ORDER, *OUTPUT):
+            if monotonic() >= self._full_until_s.get((attempt, stream), 0.0):
+                self._send_log(attempt, stream, sizes.get(stream))
+
+    def _send_log(self, attempt: int, stream: Stream, until: int | None) -> None:
         """Send new bytes of the log, from the offset that the service returns."""
         key = attempt, stream
-        while data := self._engine.logs(attempt, stream, 0, before := self._sizes.get(key, 0), PIECE_BYTES).data:
+        while data := self._new(attempt, stream, before := self._sizes.get(key, 0), until):
             self._sizes[key] = self._connection.append_log(attempt, stream, 0, before, data)
             if self._sizes[key] == before:
+                self._full_until_s[key] = monotonic() + TOO_LARGE_PAUSE_S
                 break
+
+    def _new(self, attempt: int, stream: Stream, offset: int, until: int | None) -> bytes:
+        limit = PIECE_BYTES if until is None else min(PIECE_BYTES, until - offset)
+        return self._engine.logs(attempt, stream, 0, offset, limit).data if limit > 0 else b""
 
     def _clear(self, attempt: int) -> None:
         for path in (self._folder / "incoming").glob(f"{attempt}.*"):

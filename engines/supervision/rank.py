@@ -12,7 +12,7 @@ from typing import Literal
 
 from engines.attempt_files import AttemptFolder, LaunchFile
 from engines.masked_log import CappedLog, MaskedLog
-from engines.output_order import OutputOrder
+from engines.output_order import ORDERED, OutputOrder, sizes_of
 from engines.protocol import Stream
 from engines.supervision import cgroup
 from engines.supervision.container import remove_state
@@ -49,7 +49,10 @@ class Rank:
         self._process = self.start(launch)
         self._told: set[str] = set()
         self._outcome: RankExit | None = None
-        self._order = OutputOrder(folder.log(Stream.ORDER, number), limit_bytes=launch["log_limit_bytes"])
+        logs = [folder.log(stream, number) for stream in ORDERED]
+        self._order = OutputOrder(
+            folder.log(Stream.ORDER, number), partial(sizes_of, logs), limit_bytes=launch["log_limit_bytes"]
+        )
         self._logs = {
             _descriptor(pipe): self._log_of(stream, launch)
             for pipe, stream in ((self._process.stdout, Stream.STDOUT), (self._process.stderr, Stream.STDERR))

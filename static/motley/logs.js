@@ -46,7 +46,7 @@ const followLog = (log) => {
     ({ next: cursor, complete } = told);
     toldMs = 1000 * Number(answer.headers.get("Retry-After"));
     toEnd();
-    return told.lines.length > 0;
+    return told.more || told.lines.length > 0;
   };
 
   const look = async () => {

@@ -1,37 +1,28 @@
 """Merged log: both streams of real jobs in the order in which they were written, its tail, and following it."""
 
-from dataclasses import replace
-
 import pytest
 
 from connections_app.engine_registry import engine_named
-from connections_app.logs.merged import (
-    LONGEST_LINE_BYTES,
-    LogPart,
-    Position,
-    RawPart,
-    merge_streams,
-    read_merged,
-    read_tail,
-    start_of,
-)
+from connections_app.logs.line_buffer import LONGEST_LINE_BYTES
+from connections_app.logs.lines import shown
+from connections_app.logs.merged import LogPart, Position, read_merged, start_of
+from connections_app.logs.reading import AttemptLog
+from connections_app.logs.tail import read_tail
 from engines.attempt_files import AttemptFolder
-from engines.output_order import ORDERED, RECORD_BYTES, OrderRecord
-from engines.protocol import LogChunk, Stream
+from engines.output_order import ORDERED, RECORD_BYTES
+from engines.protocol import Stream
 from jobs_app.models import Attempt, Job
+from tests.connections.written_log import WrittenLog
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 OUT, ERR = ORDERED
 
 
-def raw(out: bytes, err: bytes, *sizes: tuple[int, int], over: bool = True) -> RawPart:
-    chunks = [LogChunk(data, 0, len(data), len(data), eof=over) for data in (out, err)]
-    records = [OrderRecord(1000 * n, at) for n, at in enumerate(sizes, 1)]
-    return RawPart(chunks, records, has_more_records=False)
-
-
 def merged(out: bytes, err: bytes, *sizes: tuple[int, int], over: bool = True) -> LogPart:
-    return merge_streams(raw(out, err, *sizes, over=over), Position(0, (0, 0)), rank=0, streams=ORDERED)
+    """The log in one part, from records at 1, 2, … seconds."""
+    order = "".join(f"{1000 * n:013d} {a:012d} {b:012d}\n" for n, (a, b) in enumerate(sizes, 1)).encode()
+    log = WrittenLog({(0, OUT): out, (0, ERR): err, (0, Stream.ORDER): order}, over=over)
+    return read_merged(log.reader(), start_of([0], ORDERED), streams=ORDERED)
 
 
 def words(part: LogPart) -> list[str]:
@@ -65,14 +56,15 @@ def test_an_unfinished_line_is_read_again() -> None:
 
 
 def test_what_was_not_read_yet_waits_for_the_next_part() -> None:
-    """The records say more than the bytes that were read: of a log that is long, or comes from another machine."""
-    first = raw(b"a\n", b"x\n", (0, 0), (2, 0), (2, 2), (4, 2), over=False)
-    part = merge_streams(first, Position(0, (0, 0)), rank=0, streams=ORDERED)
-    assert words(part) == ["a", "x"]
+    """The records say more than the bytes that are there: of a log that comes from another machine."""
+    log = WrittenLog({(0, OUT): b"a\n", (0, ERR): b"x\n"})
+    sizes = ((0, 0), (2, 0), (2, 2), (4, 2))
+    log.files[0, Stream.ORDER] = "".join(f"{1:013d} {a:012d} {b:012d}\n" for a, b in sizes).encode()
+    part = read_merged(log.reader(), start_of([0], ORDERED), streams=ORDERED)
+    assert (words(part), part.has_more) == (["a", "x"], False)
     assert part.positions == {0: Position(2 * RECORD_BYTES, (2, 2))}
-    chunks = [LogChunk(b"b\n", 2, 4, 4, eof=True), LogChunk(b"y\n", 2, 4, 4, eof=True)]
-    rest = replace(first, chunks=chunks, records=first.records[2:])
-    assert words(merge_streams(rest, part.positions[0], rank=0, streams=ORDERED)) == ["b", "y"]
+    log.files |= {(0, OUT): b"a\nb\n", (0, ERR): b"x\ny\n"}
+    assert words(read_merged(log.reader(), part.positions, streams=ORDERED)) == ["b", "y"]
 
 
 # -- real jobs ---------------------------------------------------------------------------------------------------
@@ -91,7 +83,7 @@ def attempt_of(job: Job) -> Attempt:
 
 
 def all_of(attempt: Attempt, *streams: Stream) -> LogPart:
-    return read_merged(attempt, start_of([0], streams or ORDERED), streams=streams or ORDERED)
+    return read_merged(AttemptLog(attempt), start_of([0], streams or ORDERED), streams=streams or ORDERED)
 
 
 def _with_unfinished(part: LogPart) -> LogPart | None:
@@ -121,14 +113,14 @@ def test_one_stream_alone(both: Attempt) -> None:
     ("limit", "expected"), [(12, ["out 3", "err 3"]), (17, ["out 3", "err 3"]), (1000, 3 * ["out", "err"])]
 )
 def test_the_tail_has_whole_lines(both: Attempt, limit: int, expected: list[str]) -> None:
-    found = words(read_tail(both, [0], streams=ORDERED, limit=limit))
+    found = words(read_tail(AttemptLog(both), [0], streams=ORDERED, limit=limit))
     assert len(found) == len(expected)
     assert all(line.startswith(word) for line, word in zip(found, expected, strict=True))
 
 
 def test_the_tail_of_one_long_stream(cluster: Lab) -> None:
     attempt = attempt_of(cluster.until_state(cluster.submit("seq 1 20000"), Job.State.SUCCEEDED))
-    found = words(read_tail(attempt, [0], streams=ORDERED, limit=30))
+    found = words(read_tail(AttemptLog(attempt), [0], streams=ORDERED, limit=30))
     assert found == ["19996", "19997", "19998", "19999", "20000"]
 
 
@@ -137,7 +129,7 @@ def test_a_log_is_read_in_parts_to_its_end(cluster: Lab) -> None:
     part, found = all_of(attempt), []
     while not part.is_complete:
         found += words(part)
-        part = read_merged(attempt, part.positions, streams=ORDERED)
+        part = read_merged(AttemptLog(attempt), part.positions, streams=ORDERED)
     assert [*found, *words(part)] == [*map(str, range(1, 100_001)), "bad"]
 
 
@@ -148,7 +140,7 @@ def test_a_running_job_is_followed_from_where_one_was(cluster: Lab) -> None:
     assert (words(first), [line.data for line in first.unfinished]) == (["one"], [b"half"])
     cluster.let_go(job)
     cluster.until_state(job, Job.State.SUCCEEDED)
-    assert words(read_merged(attempt_of(job), first.positions, streams=ORDERED)) == ["half whole"]
+    assert words(read_merged(AttemptLog(attempt_of(job)), first.positions, streams=ORDERED)) == ["half whole"]
 
 
 def test_an_attempt_from_before_the_records_were_kept(both: Attempt) -> None:
@@ -157,12 +149,20 @@ def test_an_attempt_from_before_the_records_were_kept(both: Attempt) -> None:
     part = all_of(both)
     assert words(part) == ["out 1", "out 2", "out 3", "err 1", "err 2", "err 3"]
     assert not part.is_ordered
-    assert words(read_tail(both, [0], streams=ORDERED, limit=1000)) == words(part)
+    assert words(read_tail(AttemptLog(both), [0], streams=ORDERED, limit=1000)) == words(part)
 
 
-def test_a_long_line_is_cut_into_several_and_nothing_is_lost() -> None:
-    line = b"x" * (2 * LONGEST_LINE_BYTES + 1)
-    ended, begun = merged(line + b"\n\n", b""), merged(line, b"", over=False)
-    assert [len(one.data) for one in ended.lines] == [LONGEST_LINE_BYTES, LONGEST_LINE_BYTES, 1, 0]
-    assert [len(one.data) for one in (*begun.lines, *begun.unfinished)] == [LONGEST_LINE_BYTES, LONGEST_LINE_BYTES, 1]
-    assert begun.positions[0].streams == (2 * LONGEST_LINE_BYTES, 0)
+def test_a_long_line_is_cut_and_its_length_is_known() -> None:
+    line = b"x" * (10 * LONGEST_LINE_BYTES + 1)
+    log = WrittenLog({(0, OUT): line + b"\nend\n"}, over=True).reader()
+    assert words(read_tail(log, [0], streams=ORDERED, lines=1)) == ["end"]
+    last = read_tail(log, [0], streams=ORDERED, lines=2).lines
+    assert [(len(one.data), one.length) for one in last] == [(LONGEST_LINE_BYTES, len(line)), (3, 3)]
+    (shown_line, _) = shown(last)
+    assert [piece.text for piece in shown_line.pieces][1:] == [f" … {len(line):,} bytes"]
+
+
+def test_a_progress_bar_of_an_hour_shows_its_last_state() -> None:
+    log = WrittenLog({(0, OUT): b"".join(b"\r%d %%" % n for n in range(200_000))})
+    part = read_tail(log.reader(), [0], streams=ORDERED, limit=1000)
+    assert [line.text for line in shown(part.unfinished)] == ["199999 %"]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import pytest
@@ -18,7 +18,8 @@ from engines.agent.connection import PROBLEM, ArchiveTooLarge, Connection, Refus
 from engines.agent.transfers import Transfers
 from engines.attempt_files import AttemptFolder, write_json
 from engines.local.engine import LocalEngine
-from engines.protocol import NodeReport
+from engines.output_order import ORDERED
+from engines.protocol import NodeReport, Stream
 from engines.supervision.supervisor import write_exit
 from engines.supervision.unpack import CodeNotUnpacked, unpack_code
 
@@ -206,3 +207,81 @@ def test_checkpoints_that_cannot_be_unpacked_are_no_failure_of_the_job(tmp_path:
     with pytest.raises(CodeNotUnpacked) as raised:
         unpack_code(launch)
     assert raised.value.node_failed
+
+
+# -- logs --------------------------------------------------------------------------------------------------------
+
+
+class Stored:
+    """Logs at a service that takes so many bytes of each."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.asked: list[str] = []
+        self.data: dict[str, bytes] = {}
+
+    def append_log(self, attempt: int, stream: str, rank: int, offset: int, data: bytes) -> int:
+        stored = self.data.get(stream, b"")
+        self.asked.append(stream)
+        if offset == len(stored):
+            stored += data[: self.most - offset]
+        self.data[stream] = stored
+        return len(stored)
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> AttemptFolder:
+    folder = AttemptFolder(tmp_path / "engine" / "attempts" / "1")
+    folder.path.mkdir(parents=True)
+    return folder
+
+
+def transfers_to(stored: Stored, folder: Path) -> Transfers:
+    engine = LocalEngine(folder / "engine")
+    uploads = CheckpointUploads(folder, stored, engine)  # type: ignore[arg-type]
+    return Transfers(folder, stored, engine, uploads, may_start=lambda: True)  # type: ignore[arg-type]
+
+
+def test_a_log_of_which_no_more_is_taken_is_not_sent_at_every_turn(running: AttemptFolder, tmp_path: Path) -> None:
+    stored = Stored(most=5)
+    transfers = transfers_to(stored, tmp_path)
+    running.log(Stream.STDOUT, 0).write_bytes(b"0123456789")
+    for _ in range(5):
+        transfers.turn()
+    assert stored.data == {"stdout": b"01234"}
+    assert stored.asked == ["stdout", "stdout"]
+
+
+def test_an_agent_that_begins_anew_goes_on_where_the_log_ends(running: AttemptFolder, tmp_path: Path) -> None:
+    stored = Stored(most=100)
+    running.log(Stream.STDOUT, 0).write_bytes(b"01234")
+    transfers_to(stored, tmp_path).turn()
+    running.log(Stream.STDOUT, 0).write_bytes(b"0123456789")
+    transfers_to(stored, tmp_path).turn()
+    assert stored.data == {"stdout": b"0123456789"}
+
+
+def test_no_byte_is_sent_before_the_record_of_its_time(
+    running: AttemptFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job writes to both streams between two uploads of a turn: the service must not get bytes without records."""
+    stored = Stored(most=1000)
+    append = stored.append_log
+    out, err, order = (running.log(stream, 0) for stream in (*ORDERED, Stream.ORDER))
+
+    def write(record: bytes) -> None:
+        with order.open("ab") as records, out.open("ab") as first, err.open("ab") as second:
+            records.write(record)
+            first.write(b"more\n")
+            second.write(b"more\n")
+
+    def append_and_write(*args: Any) -> int:
+        size = append(*args)
+        write(b"1800000000001 000000000000 000000000000\n")
+        return size
+
+    monkeypatch.setattr(stored, "append_log", append_and_write)
+    write(b"1800000000000 000000000000 000000000000\n")
+    transfers_to(stored, tmp_path).turn()
+    assert stored.asked[0] == "order"
+    assert {name: len(data) for name, data in stored.data.items() if name != "order"} == {"stdout": 5, "stderr": 5}

@@ -1,8 +1,11 @@
 """In which order a rank's streams were received: the records that are kept beside its logs."""
 
+import os
 from pathlib import Path
 
-from engines.output_order import RECORD_BYTES, OutputOrder, parse_order
+import pytest
+
+from engines.output_order import ORDERED, RECORD_BYTES, OutputOrder, parse_order
 from engines.protocol import Stream
 
 
@@ -14,10 +17,12 @@ class Clock:
 
 
 def records(path: Path, *grown: tuple[Stream, int, int], limit_bytes: int = 10_000, pause_s: float = 0.125) -> list:
-    clock = Clock()
-    order = OutputOrder(path, limit_bytes=limit_bytes, clock=clock)
+    clock, sizes = Clock(), dict.fromkeys(ORDERED, 0)
+    order = OutputOrder(path, lambda: list(sizes.values()), limit_bytes=limit_bytes, clock=clock)
     for stream, before, after in grown:
-        order.note(stream, before, after)
+        sizes[stream] = before
+        order.note(stream)
+        sizes[stream] = after
         clock.at_s += pause_s
     order.close()
     return parse_order(path.read_bytes())
@@ -44,3 +49,17 @@ def test_records_end_at_their_limit(tmp_path: Path) -> None:
 def test_what_is_no_record_is_left_out() -> None:
     good = b"1800000000000 000000000001 000000000002\n"
     assert [r.sizes for r in parse_order(good + b"x" * RECORD_BYTES + good + good[:7])] == [(1, 2), (1, 2)]
+
+
+def test_times_do_not_go_back_with_the_clock(tmp_path: Path) -> None:
+    grown = [(Stream.STDOUT, n, n + 1) for n in range(3)]
+    at_ms = [record.at_ms for record in records(tmp_path / "order", *grown, pause_s=-5)]
+    assert at_ms == [1_800_000_000_000] * 3
+
+
+def test_a_record_that_the_disk_takes_in_part_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
+    parts = iter([40, 7, 40])
+    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[: next(parts)]))
+    grown = [(Stream.STDOUT, n, n + 1) for n in range(3)]
+    assert [record.sizes for record in records(tmp_path / "order", *grown, pause_s=2)] == [(0, 0), (2, 0)]

@@ -39,7 +39,8 @@ def test_both_streams_with_times_and_colours_and_a_search(finished: Job, ada: AP
 
 def test_a_running_job_is_followed(cluster: Lab, ada: APIClient) -> None:
     job = cluster.submit(f"printf half; {UNTIL_LET_GO}; echo ' whole'")
-    assert read(ada, job).json() == {"attempt": 0, "lines": [], "unfinished": [], "next": "", "complete": False}
+    nothing = {"attempt": 0, "lines": [], "unfinished": [], "next": "", "end": "", "more": False, "complete": False}
+    assert read(ada, job).json() == nothing
     cluster.running(job)
     first = cluster.until(lambda: told if (told := read(ada, job).json())["unfinished"] else None)
     assert (texts(first["unfinished"]), first["complete"]) == (["half"], False)

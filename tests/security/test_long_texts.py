@@ -12,12 +12,14 @@ from rest_framework.exceptions import ValidationError as FieldError
 
 from cluster_app.form_fields import MemoryField
 from config.logs import without_secrets
-from connections_app.logs.lines import shown
-from connections_app.logs.merged import LONGEST_LINE_BYTES, Position, RawPart, merge_streams
+from connections_app.logs.line_buffer import LONGEST_LINE_BYTES
+from connections_app.logs.lines import search, shown
+from connections_app.logs.merged import start_of
 from connections_app.logs.reading import readable
+from connections_app.logs.tail import read_tail
 from engines.accounts import account_name
 from engines.masked_log import masked_texts
-from engines.protocol import EngineError, LogChunk, Stream
+from engines.protocol import EngineError, Stream
 from engines.slurm.parsing import parse_gpus, parse_node, parse_partitions, parse_reservations, waiting_reason
 from estimation.durations import JobTraits, without_numbers
 from insight_app.explain.attempt_explanations import explain_exit
@@ -47,6 +49,7 @@ from simulation.scenario.setting import read_policy, read_seeds, read_windows
 from simulation.scenario.team_limits import read_budgets, read_most_gpus, read_quotas
 from simulation.traces.motley_csv import read_motley_csv
 from simulation.workloads.rate_sources import parse_gavel_table
+from tests.connections.written_log import WrittenLog
 from web.pages.templatetags.logs import log_lines
 from web.rest.downloads import is_range_request
 
@@ -64,10 +67,11 @@ REFUSALS = (ValueError, FieldError, ValidationError, JobsError, EngineError, Spe
 def _lines_of(text: str) -> None:
     """A log through its merge, its colours and the page."""
     data = text.encode(errors="surrogatepass")
-    raw = RawPart([LogChunk(data, 0, len(data), len(data), eof=True)], [], has_more_records=False)
-    part = merge_streams(raw, Position(0, (0,)), rank=0, streams=[Stream.STDOUT])
-    assert max(len(line.data) for line in part.lines) <= LONGEST_LINE_BYTES
+    log = WrittenLog({(0, Stream.STDOUT): data}, over=True).reader()
+    part = read_tail(log, [0], streams=[Stream.STDOUT], limit=LENGTH)
+    assert max((len(line.data) for line in part.lines), default=0) <= LONGEST_LINE_BYTES
     log_lines(list(shown(part.lines[:200])))
+    search(log, "!", start_of([0], [Stream.STDOUT]), streams=[Stream.STDOUT], within_s=MOST_CPU_S)
 
 
 def _script(text: str) -> None:

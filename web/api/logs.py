@@ -14,11 +14,12 @@ from rest_framework.generics import GenericAPIView
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 
+from connections_app.logs.download import LogDownload
 from connections_app.logs.following import Followed, FollowingResponse
-from connections_app.logs.reading import bytes_between, last_lines, log_size, read_log
+from connections_app.logs.reading import AttemptLog, read_log, start_of_last_lines
 from connections_app.logs.slots import pace, stream_slots
 from connections_app.logs.stream import LogEventStream
-from connections_app.long_requests import is_long, log_streams
+from connections_app.long_requests import is_long, log_downloads, log_streams
 from engines.protocol import OUTPUT, LogChunk, Stream
 from jobs_app.errors import FilesDeleted
 from jobs_app.models import Attempt, Job
@@ -34,6 +35,7 @@ MOST_LINES = 100_000
 LARGEST_OFFSET = 2**62
 AS_IT_IS = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox", "Accept-Ranges": "bytes"}
 """Headers that keep a browser from interpreting the output of a job."""
+PLAIN_TEXT = "text/plain; charset=utf-8"
 UNBUFFERED = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 RANGE = OpenApiParameter(
     "Range",
@@ -47,12 +49,13 @@ LAST_EVENT_ID = OpenApiParameter(
     OpenApiParameter.HEADER,
     description="Id of the last received event; the stream continues there.",
 )
-DESCRIPTION = """Read a log. The response has bytes from `offset`, or the last lines. The header \
-`Motley-Next-Offset` is the offset to continue from; `Motley-Log-Complete` says whether the log is complete because \
-the attempt has ended. With many followers, the answer to a request with `wait` has `Retry-After`: the seconds after \
-which to ask again.
+DESCRIPTION = """Read a log. The response has bytes from `offset`, or from where the last lines begin. The header \
+`Motley-Next-Offset` is the offset to continue from, `Motley-Log-Size` the size of the log now; `Motley-Log-Complete` \
+says whether the log is complete because the attempt has ended. With many followers, the answer to a request with \
+`wait` has `Retry-After`: the seconds after which to ask again.
 
-With `Accept: text/event-stream`, lines are sent as events `log` while they are written; the last event is `eof`. With \
+With `Accept: text/event-stream`, lines are sent as events `log` while they are written; a line longer than 64 KiB \
+comes in several events; the last event is `eof`. With \
 many followers the stream ends before; the client comes again after `retry`, from the last event on."""
 
 
@@ -83,7 +86,7 @@ class LogQuery(serializers.Serializer[Any]):
         min_value=1,
         max_value=MOST_LINES,
         required=False,
-        help_text="Number of last lines to return, instead of offset.",
+        help_text="Number of last lines to return, instead of offset; more than 1 MiB of them in several parts.",
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -120,7 +123,7 @@ class LogView(GenericAPIView[Job]):
             return log.events(offset, may_go_on=may_go_on)
         header = request.headers.get("Range", "")
         if is_range_request(header) and "tail" not in asked and "If-Range" not in request.headers:
-            return log.part(header)
+            return log.part(header, user=caller(request).pk)
         return log.chunk(asked)
 
 
@@ -168,28 +171,34 @@ class Log:
     def tail(self, lines: int) -> LogChunk:
         if self._launched is None:
             return self._nothing(0)
-        return last_lines(self._launched, self._stream, rank=self._rank, lines=lines)
+        log = AttemptLog(self._launched)
+        start = start_of_last_lines(log, self._stream, rank=self._rank, lines=lines)
+        return log.read(self._stream, self._rank, start, LARGEST_CHUNK)
 
     def chunk(self, asked: dict[str, Any]) -> HttpResponse:
         """The requested part of the log, as far as it has been written."""
         chunk = self.tail(asked["tail"]) if "tail" in asked else self._from(asked)
-        answer = HttpResponse(chunk.data, content_type="text/plain; charset=utf-8", headers=AS_IT_IS)
+        answer = HttpResponse(chunk.data, content_type=PLAIN_TEXT, headers=AS_IT_IS)
         answer["Motley-Offset"] = str(chunk.offset)
         answer["Motley-Next-Offset"] = str(chunk.next_offset)
+        answer["Motley-Log-Size"] = str(chunk.size)
         answer["Motley-Log-Complete"] = "true" if chunk.eof and self._is_over() else "false"
         if asked["wait"] and answer["Motley-Log-Complete"] == "false" and (pause_s := pace.pause_s()):
             answer["Retry-After"] = str(pause_s)
         answer["Motley-Attempt"] = str(self._attempt.number if self._attempt else 0)
         return answer
 
-    def part(self, header: str) -> StreamingHttpResponse:
-        """A byte range, streamed with status 206; raises `NoSuchRange` past the end."""
-        attempt = self._launched
-        part = byte_range_of(header, log_size(attempt, self._stream, rank=self._rank) if attempt else 0)
-        assert attempt is not None  # noqa: S101 - a log without bytes has no parts
-        written = bytes_between(attempt, self._stream, rank=self._rank, start=part.start, end=part.end)
+    def part(self, header: str, *, user: int) -> HttpResponseBase:
+        """A byte range with status 206; raises `NoSuchRange` past the end, `TooManyLongRequests` for large ones."""
+        log = AttemptLog(self._launched) if self._launched else None
+        part = byte_range_of(header, log.size(self._stream, self._rank) if log else 0)
+        assert log is not None  # noqa: S101 - a log without bytes has no parts
         headers = AS_IT_IS | {"Content-Range": part.content_range, "Content-Length": str(part.end - part.start)}
-        return StreamingHttpResponse(written, status=206, content_type="text/plain; charset=utf-8", headers=headers)
+        blocks = log.between(self._stream, self._rank, part.start, part.end)
+        if part.end - part.start <= LARGEST_CHUNK:
+            return HttpResponse(b"".join(blocks), status=206, content_type=PLAIN_TEXT, headers=headers)
+        download = LogDownload(blocks, part.end - part.start, log_downloads.take(user))
+        return StreamingHttpResponse(download, status=206, content_type=PLAIN_TEXT, headers=headers)
 
     def events(self, offset: int, *, may_go_on: Callable[[], bool]) -> StreamingHttpResponse:
         """Server-sent events until the end, while `may_go_on`."""

@@ -1,18 +1,19 @@
 """Log of a job on its pages: the tab with the merged log and the search, the download, and the last lines of it."""
 
 import re
-from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, StreamingHttpResponse
-from django.shortcuts import get_object_or_404
+from django.http import Http404, HttpResponseBase, StreamingHttpResponse
+from django.shortcuts import get_object_or_404, render
 from django.utils.text import slugify
 from django.views.decorators.http import require_safe
 
+from connections_app.errors import TooManyLongRequests
+from connections_app.logs.download import LogDownload, merged_blocks
 from connections_app.logs.lines import (
     ALL,
     MOST_FOUND,
@@ -25,8 +26,10 @@ from connections_app.logs.lines import (
     shown,
     streams_named,
 )
-from connections_app.logs.merged import MOST_RANKS, read_merged, read_tail, start_of
-from connections_app.logs.reading import read_log
+from connections_app.logs.merged import MOST_RANKS, ends_of, start_of
+from connections_app.logs.reading import AttemptLog
+from connections_app.logs.tail import read_tail
+from connections_app.long_requests import log_downloads, log_searches
 from engines.output_order import ORDERED
 from engines.protocol import EngineError, Stream
 from insight_app.explain.attempt_explanations import explain_exit
@@ -34,7 +37,6 @@ from jobs_app.models import Attempt, Job
 from web.pages.base import SignedInRequest
 
 TAIL_BYTES = 64 * 1024
-RAW_CHUNK_BYTES = 1024 * 1024
 LAST_BYTES = 16 * 1024
 LAST_LINES = 20
 WORDS = {ALL: "both streams"}
@@ -64,14 +66,15 @@ def log_tab(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> 
         "wanted": wanted,
     }
     try:
-        found = _found(attempt, stream, rank, wanted) if wanted else _tail(attempt, stream, rank)
-    except EngineError as error:
+        found = _found(request, attempt, stream, rank, wanted) if wanted else _tail(attempt, stream, rank)
+    except (EngineError, TooManyLongRequests) as error:
         return context | {"fault": str(error)}
     return context | found
 
 
 def _tail(attempt: Attempt, stream: str, rank: int | None) -> Context:
-    part = read_tail(attempt, ranks_of(attempt, rank), streams=streams_named(stream), limit=TAIL_BYTES)
+    ranks, streams = ranks_of(attempt, rank), streams_named(stream)
+    part = read_tail(AttemptLog(attempt), ranks, streams=streams, limit=TAIL_BYTES)
     return {
         "lines": list(shown(part.lines)),
         "unfinished": list(shown(part.unfinished)),
@@ -81,9 +84,11 @@ def _tail(attempt: Attempt, stream: str, rank: int | None) -> Context:
     }
 
 
-def _found(attempt: Attempt, stream: str, rank: int | None, wanted: str) -> Context:
+def _found(request: SignedInRequest, attempt: Attempt, stream: str, rank: int | None, wanted: str) -> Context:
     streams = streams_named(stream)
-    found = search(attempt, wanted, start_of(ranks_of(attempt, rank), streams), streams=streams, within_s=SEARCH_S)
+    with log_searches.slot(request.user.pk):
+        start = start_of(ranks_of(attempt, rank), streams)
+        found = search(AttemptLog(attempt), wanted, start, streams=streams, within_s=SEARCH_S)
     return {"found": found.lines[:MOST_FOUND], "is_whole": found.is_whole, "is_ordered": True}
 
 
@@ -108,7 +113,7 @@ def last_lines_of(job: Job, attempts: Sequence[Attempt]) -> Context:
         return {}
     failed = job.state == Job.State.FAILED
     try:
-        lines = _last_lines(launched[-1], FAILED_STREAMS if failed else RUNNING_STREAMS)
+        lines = _last_lines(AttemptLog(launched[-1]), FAILED_STREAMS if failed else RUNNING_STREAMS)
     except EngineError:  # the tab of logs says why
         return {}
     meaning = explain_exit(launched[-1], [line.text for line in lines]) if failed else ""
@@ -122,10 +127,10 @@ RUNNING_STREAMS = (ORDERED, (Stream.SETUP,))
 """Which streams are shown: the first of these that has anything."""
 
 
-def _last_lines(attempt: Attempt, choices: Sequence[Sequence[Stream]]) -> list[ShownLine]:
+def _last_lines(log: AttemptLog, choices: Sequence[Sequence[Stream]]) -> list[ShownLine]:
     for streams in choices:
-        part = read_tail(attempt, ranks_of(attempt, None), streams=streams, limit=LAST_BYTES)
-        lines = list(shown([*part.lines, *part.unfinished]))[-LAST_LINES:]
+        part = read_tail(log, ranks_of(log.attempt, None), streams=streams, lines=LAST_LINES, limit=LAST_BYTES)
+        lines = list(shown([*part.lines, *part.unfinished]))
         if any(line.text.strip() for line in lines):
             return lines
     return []
@@ -133,7 +138,7 @@ def _last_lines(attempt: Attempt, choices: Sequence[Sequence[Stream]]) -> list[S
 
 @login_required
 @require_safe
-def raw_log(request: SignedInRequest, pk: UUID) -> StreamingHttpResponse:
+def raw_log(request: SignedInRequest, pk: UUID) -> HttpResponseBase:
     """Download a log as the job wrote it; both streams merged unless one is chosen."""
     seen = get_object_or_404(Job.objects.visible_to(request.user).prefetch_related("attempts"), pk=pk)
     attempt, stream, rank = _chosen(request, [a for a in seen.attempts.all() if a.launched_at])
@@ -142,28 +147,20 @@ def raw_log(request: SignedInRequest, pk: UUID) -> StreamingHttpResponse:
     which = "all" if rank is None else str(rank)
     name = f"{slugify(seen.name) or seen.pk}-{attempt.number}-{stream}-{which}.log"
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "X-Content-Type-Options": "nosniff"}
-    chunks = _merged_chunks(attempt, stream, rank) if stream == ALL else _chunks(attempt, Stream(stream), rank or 0)
-    return StreamingHttpResponse(chunks, content_type="text/plain; charset=utf-8", headers=headers)
+    try:
+        download = _download(attempt, stream, rank, request.user.pk)
+    except (EngineError, TooManyLongRequests) as error:
+        answer = render(request, "503.html", {"detail": str(error)}, status=503)
+        answer["Retry-After"] = str(TooManyLongRequests.retry_after_s)
+        return answer
+    return StreamingHttpResponse(download, content_type="text/plain; charset=utf-8", headers=headers)
 
 
-def _merged_chunks(attempt: Attempt, stream: str, rank: int | None) -> Iterator[bytes]:
-    """The merged log as far as it has been written."""
-    streams = streams_named(stream)
-    positions = start_of(ranks_of(attempt, rank), streams)
-    while True:
-        part = read_merged(attempt, positions, streams=streams)
-        yield b"".join(line.data + b"\n" for line in part.lines)
-        if part.is_complete or part.positions == positions:
-            return
-        positions = dict(part.positions)
-
-
-def _chunks(attempt: Attempt, stream: Stream, rank: int) -> Iterator[bytes]:
-    """The log up to its size at the start of the download."""
-    offset, size = 0, 1
-    while offset < size:
-        chunk = read_log(attempt, stream, rank=rank, offset=offset, wait=timedelta(), limit=RAW_CHUNK_BYTES)
-        if not chunk.data:
-            return
-        yield chunk.data
-        offset, size = chunk.next_offset, chunk.size if offset == 0 else size
+def _download(attempt: Attempt, stream: str, rank: int | None, user: int) -> LogDownload:
+    """The log up to its size now; of one stream, of one rank."""
+    log, streams = AttemptLog(attempt), streams_named(stream)
+    ranks = ranks_of(attempt, rank if stream == ALL else rank or 0)
+    ends = ends_of(log, ranks, streams)
+    size = sum(sum(of_rank) for of_rank in ends.values())
+    blocks = merged_blocks(log, streams, ends) if stream == ALL else log.between(streams[0], ranks[0], 0, size)
+    return LogDownload(blocks, size, log_downloads.take(user))

@@ -22,9 +22,7 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until the job has finished.")] = False,
     tail: Annotated[
         int | None,
-        typer.Option(
-            "--tail", "-t", "-n", min=1, help="Only this number of lines from the end; of all streams, of its last MiB."
-        ),
+        typer.Option("--tail", "-t", "-n", min=1, max=100_000, help="Only this number of lines from the end."),
     ] = None,
     stream: Annotated[
         str, typer.Option(help="all, by time; or the bytes of stdout, stderr, or setup.", metavar="STREAM")
@@ -36,7 +34,8 @@ def logs(
 ) -> None:
     """Print the log of a job: both streams and all ranks, by time. With --follow, Ctrl-C stops following.
 
-    Lines of gangs begin with their [rank]. With --stream, the log has the bytes that the job wrote.
+    Lines of gangs begin with their [rank]; a line longer than 64 KiB is cut. With --stream, the log has the bytes that
+    the job wrote.
     """
     with connect(context) as client:
         found = find_job(client, job)
