@@ -97,8 +97,9 @@ def join(text: str, joining: Joining, now: datetime) -> Agent:
     if agent.joined_at is not None and agent.digest != digest:
         raise NoSuchAgent("The join token was used by another machine.")
     _refuse_machine(joining)
-    if agent.digest != digest:
+    if agent.joined_at is None:
         leave_attempts_behind(agent, now)
+        agent.heard, agent.answers = "", []
     engine, _ = Engine.objects.update_or_create(
         name=agent.name, defaults={"kind": Engine.Kind.AGENT, "trusted": agent.join_trusted}
     )

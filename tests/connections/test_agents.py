@@ -137,7 +137,7 @@ def test_a_machine_that_takes_the_place_of_another_inherits_no_attempt(desk: Pla
     assert desk.post("join", new, text) == 409
     Agent.objects.update(told_at=timezone.now() - timedelta(seconds=settings.MOTLEY_AGENT_LEASE_S + 1))
     assert desk.post("join", new, text) == 200
-    desk.token = "agent_new"
+    desk.token, desk.mark = "agent_new", ""
     again = desk.given().launches
     first, second = lab.attempts(job)
     assert (first.outcome, first.gone_at is not None) == ("lost", True)
@@ -150,7 +150,7 @@ def test_a_launch_that_no_machine_has_had_goes_to_the_next_one(desk: Played, lab
     lab.until(AgentAttempt.objects.exists)
     _, text = issue_join_token("desk", trusted=True, actor=None, now=lab.now)
     assert desk.post("join", encode(replace(JOINING, token="agent_new")), text) == 200
-    desk.token = "agent_new"
+    desk.token, desk.mark = "agent_new", ""
     assert [one.attempt for one in desk.given().launches] == [one.pk for one in lab.attempts(job)]
 
 
@@ -348,6 +348,66 @@ def test_a_job_for_the_gpus_of_volunteers_alone_is_refused_with_the_reason(lab: 
     with pytest.raises(InvalidSpec, match="the job may not run there") as refusal:
         lab.submit(gpu_types=["k80"])
     assert [fault["code"] for fault in refusal.value.faults] == ["volunteers_only"]
+
+
+def test_a_copy_of_a_machine_is_refused_and_the_other_goes_on(desk: Played, lab: Lab) -> None:
+    """Both have the same token and machine id. Which one goes on is chance; one does."""
+    desk.sync()
+    copied = desk.copy()
+    desk.sync()
+    copied.sync()  # as if the answer to the other had been lost
+    copied.sync()
+    answer = desk.client().post("/api/v1/agent/sync", encode(told_by(desk)), format="json")
+    assert (answer.status_code, answer.json()["code"]) == (409, "forked_agent")
+    copied.sync()
+
+
+def test_an_old_copy_of_a_machine_is_refused_at_once(desk: Played) -> None:
+    copied = desk.copy()
+    for _ in range(3):
+        desk.sync()
+    assert copied.post("sync", encode(told_by(copied)), copied.token) == 409
+    desk.sync()
+
+
+def test_lost_answers_make_no_copy(desk: Played) -> None:
+    for _ in range(20):
+        lost = desk.mark
+        desk.sync()
+        desk.mark = lost
+    desk.sync()
+    desk.sync()
+
+
+def test_an_agent_of_a_release_without_marks_is_heard(desk: Played) -> None:
+    for _ in range(20):
+        desk.sync()
+        desk.mark = ""
+
+
+def test_a_copy_that_joins_anew_is_heard_and_the_other_no_longer(desk: Played, lab: Lab) -> None:
+    for _ in range(3):
+        desk.sync()
+    _, text = issue_join_token("desk", trusted=True, actor=None, now=lab.now)
+    copied = desk.copy()
+    assert copied.post("join", encode(JOINING), text) == 200
+    copied.mark = ""
+    copied.sync()
+    copied.sync()
+    assert desk.post("sync", encode(told_by(desk)), desk.token) == 409
+
+
+def told_by(agent: Played) -> Sync:
+    return Sync(VERSION, "machine", replace(DESK, name=agent.name), heard=agent.mark)
+
+
+def test_what_runs_after_its_end_was_stored_is_stopped_before_it_is_forgotten() -> None:
+    stored = {1: AgentState(launch=False, stop=None, stored=True)}
+    running_on = answer_to({1: AttemptNews(AttemptReport(1, Phase.RUNNING))}, stored)
+    assert ([stop.attempt for stop in running_on.stops], running_on.forget) == ([1], [])
+    ended = answer_to({1: AttemptNews(AttemptReport(1, Phase.ENDED), handed_over=True)}, stored)
+    assert (ended.stops, ended.forget) == ([], [1])
+    assert answer_to({}, stored).forget == [1]
 
 
 def test_what_the_service_does_not_know_is_stopped_and_forgotten() -> None:
