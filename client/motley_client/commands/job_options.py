@@ -88,7 +88,7 @@ def options(
     cpus_per_gpu: Annotated[int | None, typer.Option(help="CPU cores per GPU.")] = None,
     memory_per_gpu: Annotated[str | None, typer.Option(help="Main memory per GPU, e.g. 32GiB.")] = None,
     team: Annotated[
-        str | None, typer.Option(help="Team of the job. Default: your only team.", autocompletion=teams)
+        str | None, typer.Option(help="Team of the job. Default: your first team.", autocompletion=teams)
     ] = None,
     workdir: Annotated[
         str | None, typer.Option(help="Working directory, on storage shared by all nodes. Default: a new folder.")
