@@ -29,7 +29,17 @@ from connections_app.agents.uploads import (
 from connections_app.models import Agent, AgentAttempt
 from engines.agent.codec import encode
 from engines.agent.messages import VERSION, AttemptNews, Orders, Sync
-from engines.protocol import AttemptReport, Launch, NodeFault, NodeLaunch, NodeReport, NodeState, Phase, StopReason
+from engines.protocol import (
+    AttemptReport,
+    Launch,
+    NodeFault,
+    NodeLaunch,
+    NodeReport,
+    NodeState,
+    Phase,
+    Progress,
+    StopReason,
+)
 from jobs_app.models import Job
 from scheduler_app.round.reconcile import observe
 from tests.played_agent import DESK
@@ -210,3 +220,12 @@ def test_an_archive_that_was_cut_short_replaces_no_whole_one(agent: Agent) -> No
         store(whole, len(whole) + 1)
     assert checkpoints_of(job).read_bytes() == whole
     assert len(list(checkpoints_of(job).parent.iterdir())) == 1
+
+
+def test_progress_and_exit_codes_that_no_column_takes_are_left_out() -> None:
+    said = Progress(1, 0, DELIVERED, 5, NOW)
+    report = AttemptReport(7, Phase.RUNNING, exit_code=2**40, progress=said, invalid_lines=2**40)
+    held = within(report, OWN, DELIVERED, NOW)
+    assert (held.exit_code, held.progress, held.invalid_lines) == (255, said, 2**31 - 1)
+    for wrong in (replace(said, step=-1), replace(said, reports=2**40), replace(said, batch_size=-8)):
+        assert within(replace(report, progress=wrong), OWN, DELIVERED, NOW).progress is None

@@ -1,6 +1,7 @@
 """Machines that join: tokens, where jobs may run, and that no job runs twice; the agents are played over REST."""
 
 import gzip
+import json
 from dataclasses import replace
 from datetime import time, timedelta
 from io import StringIO
@@ -25,8 +26,8 @@ from connections_app.agents.uploads import checkpoints_of
 from connections_app.engine_registry import engines
 from connections_app.models import Agent, AgentAttempt
 from engines.agent.codec import encode
-from engines.agent.messages import VERSION, AttemptNews, Lending, Sync
-from engines.protocol import AttemptReport, Launch, NodeFault, Phase, StopReason
+from engines.agent.messages import VERSION, AttemptNews, Joining, Lending, Sync
+from engines.protocol import AttemptReport, GpuReport, Launch, NodeFault, Phase, Progress, StopReason
 from jobs_app.errors import InvalidSpec
 from jobs_app.lifecycle.commands import cancel_job
 from jobs_app.models import Job, Team
@@ -61,6 +62,31 @@ def test_a_machine_joins_as_a_node_with_its_window_and_its_notice(lab: Lab) -> N
 def test_a_join_token_is_of_one_machine(desk: Played) -> None:
     assert desk.join(JOINING) == 200  # the answer was lost, and it asks again
     assert desk.join(replace(JOINING, token="agent_of_another")) == 401
+
+
+def test_a_gpu_that_another_node_has_joins_no_second_time(lab: Lab) -> None:
+    def joining(name: str, *uuids: str) -> Joining:
+        node = replace(DESK, gpus=[GpuReport(index, uuid) for index, uuid in enumerate(uuids)])
+        return replace(JOINING, node=node, token=f"agent_{name}")
+
+    assert Played(lab, joining=joining("desk", "GPU-1", "GPU-2")).joined == 200
+    assert Played(lab, "attic", joining=joining("attic", "GPU-3", "GPU-2")).joined == 409
+    assert Played(lab, "cellar", joining=joining("cellar", "GPU-4", "GPU-4")).joined == 409
+    assert Played(lab, "shed", joining=joining("shed", "GPU-" + 80 * "5")).joined == 409
+    large = replace(JOINING, node=replace(DESK, memory_mib=2**40), token="agent_barn")
+    assert Played(lab, "barn", joining=large).joined == 409
+
+
+def test_a_loss_without_a_bound_is_refused(desk: Played, lab: Lab) -> None:
+    job = lab.submit("sleep 60", gpu_types=["k80"])
+    (launch,) = desk.given().launches
+    progress = Progress(1, 1, lab.now, 1, lab.now, loss=1.0)
+    told = encode(
+        replace(told_by(desk), attempts=[AttemptNews(replace(running(launch.attempt, lab).report, progress=progress))])
+    )
+    text = json.dumps(told).replace('"loss": 1.0', '"loss": 1e999')
+    answer = desk.client().post("/api/v1/agent/sync", text, content_type="application/json")
+    assert (answer.status_code, job.attempts.get().loss) == (422, None)
 
 
 def test_an_expired_or_revoked_join_token_is_refused(lab: Lab) -> None:
