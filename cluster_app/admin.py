@@ -252,6 +252,10 @@ class NodeAdmin(RetiringAdmin, Audited, ImportMixin, admin.ModelAdmin[Node]):  #
         """The GPU type of a node cannot be changed: register another node instead."""
         return ("name", "gpu_type") if obj else ()
 
+    def has_import_permission(self, request: HttpRequest) -> bool:
+        """A file adds nodes and changes those that are there; the library lets all staff import by default."""
+        return self.has_add_permission(request) and self.has_change_permission(request)
+
     def process_import(self, request: HttpRequest, **kwargs: Any) -> HttpResponse:
         try:
             return super().process_import(request, **kwargs)  # type: ignore[no-any-return]
@@ -300,15 +304,15 @@ class NodeAdmin(RetiringAdmin, Audited, ImportMixin, admin.ModelAdmin[Node]):  #
         kind = NodeEvent.Kind.CHANGED if change else NodeEvent.Kind.ADDED
         record(obj, kind, ", ".join(form.changed_data), actor=request.user if request.user.is_authenticated else None)
 
-    @admin.action(description="Cordon: place nothing new there")
+    @admin.action(description="Cordon: place nothing new there", permissions=["change"])
     def cordon_nodes(self, request: HttpRequest, nodes: QuerySet[Node]) -> TemplateResponse | None:
         return self._with_reason(request, nodes, "cordon_nodes", "Cordon", cordon)
 
-    @admin.action(description="Drain: move the jobs away")
+    @admin.action(description="Drain: move the jobs away", permissions=["change"])
     def drain_nodes(self, request: HttpRequest, nodes: QuerySet[Node]) -> TemplateResponse | None:
         return self._with_reason(request, nodes, "drain_nodes", "Drain", drain)
 
-    @admin.action(description="Resume: take new jobs again")
+    @admin.action(description="Resume: take new jobs again", permissions=["change"])
     def resume_nodes(self, request: HttpRequest, nodes: QuerySet[Node]) -> None:
         names = [node.name for node in nodes if self._resume(request, node)]
         waking = set(Node.objects.filter(name__in=names, state=Node.State.WAKING).values_list("name", flat=True))

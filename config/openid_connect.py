@@ -2,13 +2,15 @@
 
 import logging
 import re
-from collections.abc import Mapping
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from allauth.socialaccount.internal import jwtkit
-from allauth.socialaccount.models import SocialAccount, SocialApp, SocialLogin
+from allauth.socialaccount.models import SocialAccount, SocialApp, SocialLogin, SocialToken
 from allauth.socialaccount.providers.oauth2.client import OAuth2Error
 from allauth.socialaccount.providers.oauth2.views import OAuth2CallbackView, OAuth2LoginView
 from allauth.socialaccount.providers.openid_connect.provider import OpenIDConnectProvider
@@ -23,6 +25,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 
+from jobs_app.account_names import is_reserved, names_in_use, normal_name
 from jobs_app.group_teams import follow_groups, granted_by
 from jobs_app.identity_links import clear_for_link
 
@@ -30,6 +33,8 @@ log = logging.getLogger(__name__)
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 NOT_IN_NAMES = re.compile(r"[^\w.@+-]")
 MOST_OF_NAME = 140
+MOST_OF_SUBJECT = 191
+"""Of the column for it."""
 NO_ACCOUNT = "You have no account here yet. Ask an administrator to add one with your mail address."
 INACTIVE = "Your account is not active. Ask an administrator."
 LINKED = "This account is linked to your single sign-on now. What could have been set by somebody else has ended."
@@ -83,26 +88,53 @@ class Provider(OpenIDConnectOAuth2Adapter):  # type: ignore[misc]
         if "id_token" not in kwargs["response"]:
             raise OAuth2Error("The response has no ID token.")
         claims = self._decode_id_token(app, kwargs["response"]["id_token"])
+        refuse_subject(claims.get("sub"))
         more = self._fetch_user_info(token.token) if "userinfo_endpoint" in self.openid_config else {}
-        if more and more.get("sub") != claims["sub"]:
+        if not isinstance(more, dict) or (more and more.get("sub") != claims["sub"]):
             raise OAuth2Error("The user info is that of another subject.")
+        more.pop("nonce", None)
         return self.get_provider().sociallogin_from_response(request, {"id_token": {**more, **claims}})
 
+    def parse_token(self, data: Any) -> SocialToken:
+        with _words_for(LookupError, ValueError, TypeError):
+            return super().parse_token(data)
+
     def _decode_id_token(self, app: SocialApp, id_token: str) -> dict[str, Any]:
-        claims: dict[str, Any] = jwtkit.verify_and_decode(
-            credential=id_token,
-            keys_url=self.openid_config["jwks_uri"],
-            issuer=settings.MOTLEY_OIDC_ISSUER,
-            audience=app.client_id,
-            lookup_kid=jwtkit.lookup_kid_jwk,
-        )
+        with _words_for(LookupError, ValueError, TypeError, AttributeError):  # no `kid`, an algorithm of other keys
+            claims: dict[str, Any] = jwtkit.verify_and_decode(
+                credential=id_token,
+                keys_url=self.openid_config["jwks_uri"],
+                issuer=settings.MOTLEY_OIDC_ISSUER,
+                audience=app.client_id,
+                lookup_kid=jwtkit.lookup_kid_jwk,
+            )
         return claims
 
 
+@contextmanager
+def _words_for(*faults: type[Exception]) -> Iterator[None]:
+    """Raise OAuth2Error in place of what allauth and its libraries raise at an answer that is no valid one."""
+    try:
+        yield
+    except faults as error:
+        raise OAuth2Error(f"The answer of the provider is not valid: {type(error).__name__} {error}") from error
+
+
+def refuse_subject(subject: object) -> None:
+    """Raise OAuth2Error for a subject that is none, or cannot be stored."""
+    if not isinstance(subject, str) or not subject.isprintable() or not 0 < len(subject) <= MOST_OF_SUBJECT:
+        raise OAuth2Error(f"The ID token needs a subject (sub) of 1 to {MOST_OF_SUBJECT} printable characters.")
+
+
 class SiteProvider(OpenIDConnectProvider):  # type: ignore[misc]
-    """allauth's provider with our adapter."""
+    """allauth's provider with our adapter, and with a nonce that binds the ID token to this browser's request."""
 
     oauth2_adapter_class = Provider
+
+    def redirect(self, request: HttpRequest, process: str, next_url: Any = None, data: Any = None, **more: Any) -> Any:
+        nonce = secrets.token_urlsafe(24)
+        more["auth_params"] = {**(more.get("auth_params") or self.get_auth_params()), "nonce": nonce}
+        return super().redirect(request, process, next_url, data, nonce=nonce, **more)
 
 
 class Accounts(DefaultSocialAccountAdapter):  # type: ignore[misc]
@@ -122,6 +154,8 @@ class Accounts(DefaultSocialAccountAdapter):  # type: ignore[misc]
     def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> NoReturn:
         """Log in, and leave allauth's flow."""
         claims = sociallogin.account.extra_data["id_token"]
+        if claims.get("nonce") != sociallogin.state.get("nonce"):
+            raise OAuth2Error("The ID token is not the answer to this request: its nonce is another one.")
         account, ended = identify(claims)
         if account is None or not account.user.is_active:
             raise ImmediateHttpResponse(_refused(request, INACTIVE if account else NO_ACCOUNT, status=403))
@@ -183,26 +217,37 @@ def _invited(claims: Mapping[str, Any]) -> User | None:
 
 def _new_user(claims: Mapping[str, Any]) -> User:
     """A new account without a password, by the person's own name if nobody has it."""
-    mail = str(claims.get("email") or "") if claims.get("email_verified") is True else ""
-    wanted = claims.get("preferred_username") or mail.partition("@")[0] or claims["sub"]
-    first, last = str(claims.get("given_name") or "")[:150], str(claims.get("family_name") or "")[:150]
-    user = User(username=_free_name(str(wanted)), email=mail[:254], first_name=first, last_name=last)
+    mail = _text(claims, "email") if claims.get("email_verified") is True else ""
+    wanted = _text(claims, "preferred_username") or mail.partition("@")[0] or _text(claims, "sub")
+    first, last = _text(claims, "given_name")[:150], _text(claims, "family_name")[:150]
+    user = User(username=_free_name(wanted), email=mail[:254], first_name=first, last_name=last)
     user.set_unusable_password()
     user.save()
     return user
 
 
 def _free_name(wanted: str) -> str:
-    base = NOT_IN_NAMES.sub("-", wanted)[:MOST_OF_NAME] or "user"
-    taken = set(User.objects.filter(username__istartswith=base).values_list("username", flat=True))
-    lower = {name.lower() for name in taken}
-    numbered = (f"{base}-{number}" for number in range(2, len(lower) + 3))
-    return next(name for name in (base, *numbered) if name.lower() not in lower)
+    """The name, or the first with a number that no account has, whatever its case; reserved ones have a number, too."""
+    base = NOT_IN_NAMES.sub("-", normal_name(wanted))[:MOST_OF_NAME] or "user"
+    taken = names_in_use()
+    numbered = (f"{base}-{number}" for number in range(2, len(taken) + 3))
+    return next(name for name in (base, *numbered) if name.casefold() not in taken and not is_reserved(name))
+
+
+def _text(claims: Mapping[str, Any], name: str) -> str:
+    """The claim without characters that databases do not store."""
+    return _printable(str(claims.get(name) or ""))
+
+
+def _printable(text: str) -> str:
+    return "".join(letter for letter in text if letter.isprintable())
 
 
 def follow(user: User, claims: Mapping[str, Any]) -> None:
     """Give the person the teams of their groups; without the claim nothing changes."""
     groups = claims.get(settings.MOTLEY_OIDC_GROUPS_CLAIM)
     if isinstance(groups, list):
-        wanted = granted_by(list(map(str, groups)), settings.MOTLEY_OIDC_TEAMS, settings.MOTLEY_OIDC_ADMIN_GROUP)
+        wanted = granted_by(
+            [_printable(str(group)) for group in groups], settings.MOTLEY_OIDC_TEAMS, settings.MOTLEY_OIDC_ADMIN_GROUP
+        )
         follow_groups(user, wanted)

@@ -22,6 +22,12 @@ class AgentRefused(ConnectionsError):
     code = "agent_refused"
 
 
+class ForkedAgent(ConnectionsError):
+    """Another copy of the machine, with the same token and id, has had later answers."""
+
+    code = "forked_agent"
+
+
 class TooManyUploads(ConnectionsError):
     """The limit of simultaneous uploads is reached, of this machine or of all agents."""
 

@@ -12,6 +12,7 @@ from django.db import transaction
 
 from audit_app.models import Action
 from audit_app.services import note
+from jobs_app.account_names import is_reserved, normal_name, same_name
 from jobs_app.errors import NotAccepted
 from jobs_app.models import Invitation, Team
 from jobs_app.models.team import digest_of
@@ -25,8 +26,9 @@ def invite(username: str, *, email: str, team: Team, lead: bool, actor: User, no
     An invitation that has not been accepted is made anew, with another link, by an administrator or whoever made it.
     """
     refuse_others(actor, team)
+    username = normal_name(username)
     user = User.objects.filter(username=username).first()
-    user = _new_account(username, email) if user is None else _still_invited(user, actor)
+    user = _new_account(username, email, actor) if user is None else _still_invited(user, actor)
     team.members.add(user)
     if lead:
         team.leads.add(user)
@@ -39,7 +41,11 @@ def invite(username: str, *, email: str, team: Team, lead: bool, actor: User, no
     return user, text
 
 
-def _new_account(username: str, email: str) -> User:
+def _new_account(username: str, email: str, actor: User) -> User:
+    if there := same_name(username):
+        raise NotAccepted("username", f"There is an account {there}: add it to the team, or choose another name.")
+    if is_reserved(username) and not actor.is_staff:
+        raise NotAccepted("username", f"Only administrators invite somebody as {username}: choose another name.")
     if email and User.objects.filter(email__iexact=email).exists():
         raise NotAccepted("email", "An account has this mail address: add that one to the team, or leave this empty.")
     user = User(username=username, email=email)

@@ -18,7 +18,7 @@ from django.utils import timezone
 from audit_app.models import Action
 from audit_app.services import note
 from jobs_app.errors import JobsError, NotAllowed
-from jobs_app.models import Job, Secret, Team
+from jobs_app.models import Attempt, Job, Secret, Team
 
 LEAST_CHARACTERS = 8
 """Shorter ones could not be masked in logs: too much of them would be hidden."""
@@ -81,6 +81,10 @@ class UsableSecrets:
         """Values by name; raises `SecretGone`."""
         return {name: _decrypted(self._find(job, name)) for name in job.secrets}
 
+    def are_personal(self, job: Job) -> bool:
+        """Whether one of them is of the job's owner alone."""
+        return any((job.owner_id, name) in self.of_owner for name in job.secrets)
+
     def _find(self, job: Job, name: str) -> Secret:
         """The owner's secret, else that of the team, which is for its members only."""
         if own := self.of_owner.get((job.owner_id, name)):
@@ -89,6 +93,19 @@ class UsableSecrets:
             return ours
         text = f"The secret {name} was deleted, or the owner of the job is no longer in its team."
         raise SecretGone(f"{text} Set it again, and submit the job again.")
+
+
+def refuse_session_beside_secrets(attempt: Attempt, user: User) -> None:
+    """Raise `NotAllowed` where the user would see secrets of the job's owner, in the environment of its processes.
+
+    What was launched is recorded after the launch, which a crash may have prevented: secrets of now count, too.
+    """
+    job = attempt.job
+    if user.pk == job.owner_id or not (attempt.personal_secrets or UsableSecrets.read([job]).are_personal(job)):
+        return
+    raise NotAllowed(
+        f"The job has secrets of {job.owner} alone, which a session could read: only {job.owner} opens one."
+    )
 
 
 def missing_secrets(names: Iterable[str], owner: User, team: Team) -> list[str]:

@@ -13,6 +13,7 @@ from django.core.management import call_command
 from django.core.management.color import no_style
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
+from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.recorder import MigrationRecorder
 
 from database.dump import empty_database, load_database
@@ -60,14 +61,26 @@ def database_is_of_0_1() -> bool:
 
 
 def load_rows(dump: Path) -> None:
-    """Replace the database by the rows of a dump of 0.1 in the tables of this version."""
+    """Replace the database by the rows of a dump of 0.1 in the tables of this version.
+
+    They come into the tables of 0.2, and migrations since then bring them on.
+    """
     with _old_tables(dump):
-        call_command("migrate", verbosity=0, interactive=False)
+        _make_tables_of_0_2()
         with transaction.atomic(), connection.cursor() as cursor:
             _copy_rows(cursor)
             _rename_content_types(cursor)
             _begin_ledgers(cursor)
             _continue_numbers(cursor)
+    call_command("migrate", verbosity=0, interactive=False)
+
+
+def _make_tables_of_0_2() -> None:
+    """Apply the first migration of each app of ours, and all of the others."""
+    executor = MigrationExecutor(connection)
+    ours = {app.label for app in apps.get_app_configs() if app.name.endswith("_app")}
+    leaves = executor.loader.graph.leaf_nodes()
+    executor.migrate([(app, "0001_initial" if app in ours else newest) for app, newest in leaves])
 
 
 @contextmanager
@@ -147,7 +160,8 @@ def _begin_ledgers(cursor: CursorWrapper) -> None:
 
 def _continue_numbers(cursor: CursorWrapper) -> None:
     """Let sequences go on after the copied numbers; SQLite's do by themselves."""
-    models = apps.get_models(include_auto_created=True)
+    tables = connection.introspection.table_names(cursor)
+    models = [model for model in apps.get_models(include_auto_created=True) if model._meta.db_table in tables]
     for statement in connection.ops.sequence_reset_sql(no_style(), models):
         cursor.execute(statement)
 

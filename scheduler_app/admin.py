@@ -88,7 +88,7 @@ class PolicySettingAdmin(admin.ModelAdmin[PolicySetting]):
     def has_delete_permission(self, request: HttpRequest, obj: PolicySetting | None = None) -> bool:
         return False
 
-    @admin.action(description="Put the selected setting in force again")
+    @admin.action(description="Put the selected setting in force again", permissions=["add"])
     def choose_again(self, request: HttpRequest, settings: QuerySet[PolicySetting]) -> None:
         if settings.count() != 1:
             self.message_user(request, "Select exactly one setting.")

@@ -33,6 +33,11 @@ class IdentityProvider:
     key: rsa.RSAPrivateKey = KEY
     challenges: dict[str, str] = field(default_factory=dict)
     """Code → PKCE challenge."""
+    nonce: str = ""
+    """Of the last request."""
+    subjectless: bool = False
+    algorithm: str = "RS256"
+    header: dict[str, str] = field(default_factory=lambda: {"kid": "one"})
 
     @property
     def issuer(self) -> str:
@@ -45,6 +50,7 @@ class IdentityProvider:
         assert (asked["code_challenge_method"], "openid" in asked["scope"]) == ("S256", True)
         code = f"code-{len(self.challenges)}"
         self.challenges[code] = asked["code_challenge"]
+        self.nonce = asked["nonce"]
         return f"{asked['redirect_uri']}?code={code}&state={asked['state']}"
 
     def answer(self, path: str, form: dict[str, str]) -> tuple[int, dict[str, Any]]:
@@ -71,8 +77,12 @@ class IdentityProvider:
         if form.get("client_secret") != SECRET or self.challenges.pop(form["code"], None) != challenge:
             return 400, {"error": "invalid_grant"}
         now = int(time.time())
-        usual = {"iss": self.issuer, "aud": CLIENT, "iat": now, "exp": now + 300}
-        token = jwt.encode(usual | self.claims | self.of_token, self.key, "RS256", headers={"kid": "one"})
+        usual = {"iss": self.issuer, "aud": CLIENT, "iat": now, "exp": now + 300, "nonce": self.nonce}
+        claims = usual | self.claims | self.of_token
+        if self.subjectless:
+            del claims["sub"]
+        key = self.key if self.algorithm == "RS256" else SECRET
+        token = jwt.encode(claims, key, self.algorithm, headers=dict(self.header))
         return 200, {"access_token": "access", "token_type": "Bearer", "id_token": token, "expires_in": 300}
 
 

@@ -1,8 +1,9 @@
 """An agent of which the test plays every message over REST."""
 
+from copy import copy
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Self
 
 from rest_framework.test import APIClient
 
@@ -21,6 +22,7 @@ class Played:
 
     def __init__(self, lab: Lab, name: str = "desk", *, trusted: bool = True, joining: Joining = JOINING) -> None:
         self.lab, self.name, self.token = lab, name, joining.token
+        self.mark = ""
         self.agent, self.join_token = issue_join_token(name, trusted=trusted, actor=None, now=lab.now)
         self.joined = self.join(joining)
 
@@ -28,10 +30,17 @@ class Played:
         return self.post("join", encode(joining), self.join_token)
 
     def sync(self, *news: AttemptNews, **more: Any) -> Orders:
-        told = Sync(VERSION, "machine", replace(DESK, name=self.name), attempts=news, **more)
+        """Its next message and the answer, whose mark it keeps. Answers are compared without their marks."""
+        told = Sync(VERSION, "machine", replace(DESK, name=self.name), attempts=news, heard=self.mark, **more)
         answer = self.client().post("/api/v1/agent/sync", encode(told), format="json")
         assert answer.status_code == 200, answer.content
-        return decode(Orders, answer.json())
+        orders = decode(Orders, answer.json())
+        self.mark = orders.mark
+        return replace(orders, mark="")
+
+    def copy(self) -> Self:
+        """The same machine once more, as of a cloned disk."""
+        return copy(self)
 
     def post(self, path: str, body: Any, token: str) -> int:
         return self.client(token).post(f"/api/v1/agent/{path}", body, format="json").status_code

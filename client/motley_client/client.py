@@ -115,10 +115,10 @@ class Client(Connection):
     def upload_code(self, folder: Path | str, *, team: str | None = None) -> str:
         """Pack a folder, upload it unless the team has it already, and return its digest, for a spec's `code`.
 
-        `team` is that of the job; it may be left out by members of one team.
+        `team` is that of the job; default: the one that the caller joined first.
         """
         with packed(Path(folder).resolve()) as code:
-            self.upload_packed(code, team=team or self.only_team())
+            self.upload_packed(code, team=team or self.default_team())
             return code.digest
 
     def upload_packed(self, code: PackedCode, *, team: str) -> bool:
@@ -148,12 +148,14 @@ class Client(Connection):
         except NotFound:
             return False
 
-    def only_team(self) -> str:
-        """The caller's team, where there is one only; else `InvalidRequest`."""
-        teams = self.me()["teams"]
-        if len(teams) != 1:
+    def default_team(self) -> str:
+        """The team of jobs that name none: the one that the caller joined first; `InvalidRequest` if there is none."""
+        me = self.me()
+        teams = me["teams"]
+        default = me.get("default_team") or (teams[0] if len(teams) == 1 else None)  # 0.2 does not tell it
+        if default is None:
             raise InvalidRequest(f"Choose a team for the code: {', '.join(teams) or 'you are in none'}.")
-        return teams[0]
+        return default
 
     # -- jobs ----------------------------------------------------------------------------------------------------
 

@@ -982,5 +982,6 @@ class Me(TypedDict):
     username: str
     is_staff: bool
     teams: list[str]
+    default_team: str | None
     scope: str | None
     token: str | None

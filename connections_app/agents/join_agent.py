@@ -1,6 +1,7 @@
 """Registration of agents: join tokens, an engine with a node for each machine, rows of lists."""
 
 import secrets
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 from zoneinfo import available_timezones
@@ -15,7 +16,7 @@ from audit_app.models import Action
 from audit_app.services import note
 from cluster_app.errors import GpuTypeRetired, NodeRetired
 from cluster_app.lending import hours_of
-from cluster_app.models import MOST_GPUS_PER_NODE, Engine, Node, name_is_plain
+from cluster_app.models import MOST_GPUS_PER_NODE, Engine, Gpu, Node, name_is_plain
 from cluster_app.services import add_node
 from connections_app.agents.succession import leave_attempts_behind
 from connections_app.errors import AgentRefused, NoSuchAgent
@@ -28,6 +29,8 @@ from jobs_app.models.team import digest_of
 
 LIFETIME = timedelta(hours=24)
 LONGEST_NOTICE = timedelta(hours=24)
+MOST_OF_A_MACHINE = 2**31 - 1
+"""CPUs, or MiB of memory: as many as their columns take."""
 
 
 @transaction.atomic
@@ -97,8 +100,10 @@ def join(text: str, joining: Joining, now: datetime) -> Agent:
     if agent.joined_at is not None and agent.digest != digest:
         raise NoSuchAgent("The join token was used by another machine.")
     _refuse_machine(joining)
-    if agent.digest != digest:
+    _refuse_gpus(agent.name, [gpu.uuid for gpu in joining.node.gpus if gpu.uuid])
+    if agent.joined_at is None:
         leave_attempts_behind(agent, now)
+        agent.heard, agent.answers = "", []
     engine, _ = Engine.objects.update_or_create(
         name=agent.name, defaults={"kind": Engine.Kind.AGENT, "trusted": agent.join_trusted}
     )
@@ -149,6 +154,8 @@ def _refuse_machine(joining: Joining) -> None:
         raise AgentRefused(f"This service speaks version {VERSION} with agents: use the agent of its release.")
     if not 1 <= len(report.gpus) <= MOST_GPUS_PER_NODE or report.cpus < 1 or report.memory_mib < 1:
         raise AgentRefused(f"A machine has 1 to {MOST_GPUS_PER_NODE} GPUs, CPUs and memory.")
+    if max(report.cpus, report.memory_mib, *(gpu.memory_mib for gpu in report.gpus)) > MOST_OF_A_MACHINE:
+        raise AgentRefused(f"CPUs and MiB of memory are at most {MOST_OF_A_MACHINE:,}.")
     try:
         name_is_plain(report.gpu_type)
     except ValidationError as error:
@@ -157,6 +164,16 @@ def _refuse_machine(joining: Joining) -> None:
         raise AgentRefused("A notice is from 0 s to 24 h.")
     if lending is not None and (lending.zone not in available_timezones() or lending.begins == lending.ends):
         raise AgentRefused("The hours need a time zone such as Europe/Berlin, and a begin that is not their end.")
+
+
+def _refuse_gpus(node: str, uuids: Sequence[str]) -> None:
+    """Raise `AgentRefused` for GPUs that are named twice, or that another node has."""
+    longest = Gpu._meta.get_field("uuid").max_length
+    if len(set(uuids)) < len(uuids) or any(len(uuid) > longest for uuid in uuids):
+        raise AgentRefused(f"Each GPU of a machine has a UUID of its own, of at most {longest} characters.")
+    other = Gpu.objects.filter(uuid__in=uuids).exclude(node__name=node).first()
+    if other is not None:
+        raise AgentRefused(f"The GPU {other.uuid} belongs to the node {other.node}: a machine is one node only.")
 
 
 MOST_SHOWN = 200

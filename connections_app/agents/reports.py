@@ -9,9 +9,11 @@ from typing import NamedTuple
 from cluster_app.models import Gpu
 from connections_app.models import AgentAttempt
 from engines.agent.codec import decode
-from engines.protocol import AttemptReport, Phase
+from engines.progress import MOST_COUNTED
+from engines.protocol import AttemptReport, Phase, Progress
 
 OVER = (Phase.ENDED, Phase.LOST)
+MOST_EXIT_CODE = 255
 
 
 class OwnMachine(NamedTuple):
@@ -50,10 +52,21 @@ def within(report: AttemptReport, own: OwnMachine, delivered_at: datetime, now: 
         report,
         started_at=_between(report.started_at, delivered_at, now),
         ended_at=_between(report.ended_at, delivered_at, now),
+        exit_code=None if report.exit_code is None else min(max(report.exit_code, 0), MOST_EXIT_CODE),
+        progress=_possible_progress(report.progress),
+        invalid_lines=min(max(report.invalid_lines, 0), MOST_COUNTED),
         ran_s=None if report.ran_s is None else min(max(report.ran_s, 0.0), most_s),
         missing_storage={node: storage for node, storage in report.missing_storage.items() if node == own.node},
         faulty_gpus={uuid: fault for uuid, fault in report.faulty_gpus.items() if uuid in uuids},
     )
+
+
+def _possible_progress(progress: Progress | None) -> Progress | None:
+    """The progress, unless it has numbers that no file of a job gives, and columns do not take."""
+    if progress is None or not 0 <= progress.reports <= MOST_COUNTED:
+        return None
+    numbers = progress.first_step, progress.step, progress.batch_size or 0, progress.total_steps or 0
+    return progress if min(numbers) >= 0 else None
 
 
 def _between(at: datetime | None, first: datetime, last: datetime) -> datetime | None:

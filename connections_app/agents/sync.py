@@ -2,6 +2,7 @@
 
 import json
 import logging
+import secrets
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -16,6 +17,7 @@ from django.db.models import F
 from cluster_app.errors import NotLentNow
 from cluster_app.models import Node
 from cluster_app.services import drain, resume
+from connections_app.errors import ForkedAgent
 from connections_app.models import Agent, AgentAttempt, EngineProbe
 from engines.agent.codec import decode, encode
 from engines.agent.messages import AttemptNews, Orders, StopCommand, Sync
@@ -28,6 +30,8 @@ log = logging.getLogger(__name__)
 LEAVING = "Its owner has it back: the agent leaves"
 AGENTS_PER_SECOND = 20
 """Messages to which the pauses of all agents are spread."""
+MOST_ANSWERS = 16
+"""Marks that are kept of answers of which the agent has shown none: more answers in a row are not lost."""
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 5.0
 OVER = (Phase.ENDED, Phase.LOST)
 REMOTE = Path("at-the-service")
@@ -54,11 +58,20 @@ class SyncAnswer(NamedTuple):
 
 @transaction.atomic
 def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
-    """Store the agent's message and answer it; launches in the answer count as started from then on."""
+    """Store the agent's message and answer it; launches in the answer count as started from then on.
+
+    Raises `ForkedAgent` if another copy of the machine has had a later answer.
+    """
     agent = Agent.objects.select_for_update().get(pk=agent.pk)
+    mark = _follow_marks(agent, told.heard)
     news_of_gpus = {"gpu_readings": encode(told.gpus), "gpus_read": F("gpus_read") + 1} if told.gpus else {}
     Agent.objects.filter(pk=agent.pk).update(
-        told=F("told") + 1, told_at=now, node_report=encode(told.node), **news_of_gpus
+        told=F("told") + 1,
+        told_at=now,
+        node_report=encode(told.node),
+        heard=agent.heard,
+        answers=agent.answers,
+        **news_of_gpus,
     )
     rows = {row.attempt: row for row in agent.attempts.select_for_update().filter(forgotten=False).order_by("attempt")}
     news = {one.report.attempt: one for one in told.attempts}
@@ -74,22 +87,42 @@ def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
         stops=answer.stops,
         forget=answer.forget,
         may_go=may_go and not rows.keys() - {*answer.forget},
+        mark=mark,
     )
+
+
+def _follow_marks(agent: Agent, heard: str) -> str:
+    """Note which answer the agent has had, and return the mark of the next one.
+
+    The answers since the last that it has shown may have been lost, so that one may be shown again. Of two copies of a
+    machine that show it, each has an answer of its own then; once one of these is shown, the others are not taken.
+    """
+    if heard in agent.answers:
+        agent.heard, agent.answers = heard, []
+    elif heard != agent.heard:
+        log.warning("%s: a copy of the machine, with the same token and machine id, is refused", agent.name)
+        raise ForkedAgent("Another copy of this machine works here with the same token: ask for a join token for this.")
+    mark = secrets.token_hex(8)
+    agent.answers = [*agent.answers[1 - MOST_ANSWERS :], mark]
+    return mark
 
 
 def answer_to(news: Mapping[int, AttemptNews], standing: Mapping[int, AgentState]) -> SyncAnswer:
     """Commands that make the agent's attempts those that the service wants. Pure.
 
-    Of an attempt that the service does not know (any more), nothing is to be left.
+    Of an attempt that the service does not know (any more), or whose end it has stored, nothing is to be left. One
+    that runs all the same is stopped before its files are removed.
     """
-    unknown = [one for attempt, one in news.items() if attempt not in standing]
+    unknown = [one for attempt, one in news.items() if attempt not in standing or standing[attempt].stored]
     strays = [StopCommand(one.report.attempt, StopReason.CANCEL, timedelta()) for one in unknown if not _is_over(one)]
-    stops = [one.stop for attempt, one in standing.items() if one.stop and not _has_ended(news.get(attempt))]
+    silent = [attempt for attempt, one in standing.items() if one.stored and attempt not in news]
+    needed = [(attempt, one.stop) for attempt, one in standing.items() if one.stop and not one.stored]
+    stops = [stop for attempt, stop in needed if not _has_ended(news.get(attempt))]
     forget = [one.report.attempt for one in unknown if _is_over(one)]
     return SyncAnswer(
         launches=[attempt for attempt, one in standing.items() if one.launch and not _is_there(news.get(attempt))],
         stops=[*stops, *strays],
-        forget=[*forget, *(attempt for attempt, one in standing.items() if one.stored)],
+        forget=[*forget, *silent],
     )
 
 

@@ -56,6 +56,9 @@ class Agent(models.Model):
     told = models.PositiveBigIntegerField(default=0, editable=False, help_text="Messages so far.")
     told_at = models.DateTimeField("last heard", null=True, blank=True, editable=False)
 
+    heard = models.CharField(max_length=32, blank=True, editable=False, help_text="Mark of the last answer it has had.")
+    answers = models.JSONField(default=list, blank=True, editable=False, help_text="Marks of the answers since then.")
+
     gpu_readings = models.JSONField(default=list, blank=True, editable=False)
     gpus_read = models.PositiveBigIntegerField(default=0, editable=False, help_text="Messages with readings of GPUs.")
 

@@ -16,7 +16,7 @@ from datetime import time, timedelta
 from pathlib import Path
 from typing import IO, TypedDict
 
-from engines.agent.agent import Agent, lease_path, leave_path
+from engines.agent.agent import Agent, lease_path, leave_path, mark_path
 from engines.agent.checkpoint_uploads import USUAL, CheckpointUploads, UploadRate
 from engines.agent.connection import Connection, Refused, Unheard, checked_url
 from engines.agent.machine import EmulatedGpus, MachineReports, machine_digest, machine_report
@@ -85,7 +85,9 @@ def join(given: argparse.Namespace) -> int:
         gpus=given.gpus,
         notice_s=given.notice.total_seconds(),
     )
+    mark_path(given.state).unlink(missing_ok=True)
     write_json(_identity_path(given.state), identity)
+    _token_path(given.state).unlink()  # one that joins anew has a new one
     print(f"{joined.node} has joined {given.url} with {len(found.gpus)} x {found.gpu_type}.")  # noqa: T201
     return 0
 
@@ -142,10 +144,13 @@ def _engine(
 
 def _own_token(folder: Path) -> str:
     """The token that the machine will show; stored before it is sent, so that `join` can be repeated."""
-    path = folder / "token.json"
-    token: str = read_json(path) or f"agent_{secrets.token_urlsafe(32)}"
-    write_json(path, token)
+    token: str = read_json(_token_path(folder)) or f"agent_{secrets.token_urlsafe(32)}"
+    write_json(_token_path(folder), token)
     return token
+
+
+def _token_path(folder: Path) -> Path:
+    return folder / "token.json"
 
 
 def _join_token(given: argparse.Namespace) -> str:

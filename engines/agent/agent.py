@@ -13,10 +13,11 @@ from datetime import timedelta
 from pathlib import Path
 
 from engines.agent.checkpoint_uploads import CheckpointUploads
-from engines.agent.connection import CONFLICT, UNAUTHORIZED, Connection, Refused, Unheard
+from engines.agent.connection import CONFLICT, FORKED, UNAUTHORIZED, Connection, Refused, Unheard
 from engines.agent.machine import machine_digest
 from engines.agent.messages import VERSION, AttemptNews, Orders, Sync
 from engines.agent.transfers import GpuSamples, Transfers
+from engines.attempt_files import read_json, write_json
 from engines.lease_file import LeaseFile
 from engines.linux import seconds_since_boot
 from engines.local.engine import LocalEngine
@@ -45,13 +46,14 @@ class Agent:
     ) -> None:
         self._connection, self._engine, self._describe, self._notice = connection, engine, describe, notice
         self._lease = LeaseFile(lease_path(folder))
-        self._leave = leave_path(folder)
+        self._leave, self._mark = leave_path(folder), mark_path(folder)
         self._uploads = uploads or CheckpointUploads(folder, connection, engine)
         self._transfers = Transfers(
             folder, connection, engine, self._uploads, may_start=lambda: self._lease.left_s() > 0
         )
         self._read_gpus = read_gpus or GpuSamples()
         self._woken = threading.Event()
+        self._heard = threading.Event()
         self._left_by_s: float | None = None
         self._pause_s = FIRST_PAUSE_S
 
@@ -61,18 +63,23 @@ class Agent:
         signal.signal(signal.SIGTERM, lambda *_: self.begin_to_leave())
         self._uploads.clear_away()
         for work in (self._transfers.run, self._uploads.run):
-            threading.Thread(target=work, args=(stopped, FILES_PAUSE_S), daemon=True).start()
+            threading.Thread(target=self._once_heard, args=(work, stopped), daemon=True).start()
         try:
             while not self.turn():
                 self._woken.wait(self._pause_s)
                 self._woken.clear()
         except Refused as error:
             log.error("the service refuses this machine, whose jobs are stopped: %s", error)
-            self._stop_all(self._notice)
+            self._stop_all(timedelta() if error.code == FORKED else self._notice)
             return 3
         finally:
             stopped.set()
         return 0
+
+    def _once_heard(self, work: Callable[[threading.Event, float], None], stopped: threading.Event) -> None:
+        """Transfer no file before the service has taken a message: this may be a copy of the machine."""
+        self._heard.wait()
+        work(stopped, FILES_PAUSE_S)
 
     def begin_to_leave(self) -> None:
         """Announce that the owner takes the machine back: its jobs are moved away within the notice."""
@@ -99,7 +106,9 @@ class Agent:
         self._watch_notice()
         asked_at_s = seconds_since_boot()
         orders = self._connection.sync(self._news())
+        write_json(self._mark, orders.mark)
         self._lease.renew(asked_at_s, orders.lease.total_seconds())
+        self._heard.set()
         self._pause_s = orders.pause.total_seconds()
         self._obey(orders)
         return orders.may_go and self._leave.exists()
@@ -116,6 +125,7 @@ class Agent:
             attempts=[*map(self._news_of, self._engine.poll(known)), *waiting],
             leaving=self._leaving(),
             gpus=self._read_gpus(node),
+            heard=read_json(self._mark) or "",
         )
 
     def _news_of(self, report: AttemptReport) -> AttemptNews:
@@ -132,9 +142,15 @@ class Agent:
                 self._transfers.add(launch)
 
     def _forget(self, orders: Orders) -> None:
-        """Remove the files of attempts, and of their jobs unless a later attempt is here."""
-        for attempt in orders.forget:
-            self._transfers.forget(attempt)
+        """Remove the files of attempts, and of their jobs unless a later attempt is here.
+
+        One that runs is stopped instead; the service repeats the command when it has ended.
+        """
+        for report in self._engine.poll(orders.forget):
+            if report.phase in (*OVER, Phase.UNKNOWN):
+                self._transfers.forget(report.attempt)
+            else:
+                self._engine.stop(report.attempt, reason=StopReason.CANCEL, grace=timedelta())
 
     def _watch_notice(self) -> None:
         """Stop attempts that still run when the notice is over."""
@@ -165,3 +181,8 @@ def lease_path(folder: Path) -> Path:
 
 def leave_path(folder: Path) -> Path:
     return folder / "leave"
+
+
+def mark_path(folder: Path) -> Path:
+    """Mark of the last answer that this machine has had."""
+    return folder / "mark.json"

@@ -6,10 +6,13 @@ from dataclasses import fields, is_dataclass
 from datetime import datetime, time, timedelta
 from enum import Enum
 from functools import cache
+from math import isfinite
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 Message = TypeVar("Message")
+GREATEST_INTEGER = 2**63 - 1
+"""Larger ones, and numbers as 1e999, which Python reads as infinite, have no place in databases."""
 
 
 class BadMessage(ValueError):
@@ -89,10 +92,10 @@ def _plain(kind: Any, raw: Any, place: str) -> Any:
     name = kind.__name__
     try:
         if kind is type(None) or kind in (bool, int):
-            _check(type(raw) is kind, place, name)
+            _check(type(raw) is kind and (kind is not int or abs(raw) <= GREATEST_INTEGER), place, name)
             return raw
         if kind in (float, timedelta):
-            _check(type(raw) in (int, float), place, "a number")
+            _check(type(raw) in (int, float) and isfinite(raw), place, "a finite number")
             return float(raw) if kind is float else timedelta(seconds=raw)
         if issubclass(kind, Enum):
             return kind(raw)

@@ -19,6 +19,8 @@ LONG_TIMEOUT_S = 600.0
 """For files."""
 PIECE_BYTES = 1 << 20
 UNAUTHORIZED, CONFLICT, TOO_LARGE = 401, 409, 413
+FORKED = "forked_agent"
+"""Code of the refusal of a copy of a machine."""
 REFUSALS = (UNAUTHORIZED, 404, CONFLICT)
 """Answers of the service by which repeating is no use. Those of a proxy are not the service's."""
 PROBLEM = "application/problem+json"
@@ -38,9 +40,9 @@ class ArchiveTooLarge(Unheard):
 class Refused(Exception):
     """The service itself refuses the request."""
 
-    def __init__(self, message: str, *, status: int) -> None:
+    def __init__(self, message: str, *, status: int, code: str = "") -> None:
         super().__init__(message)
-        self.status = status
+        self.status, self.code = status, code
 
 
 def checked_url(url: str) -> str:
@@ -189,16 +191,18 @@ def _unheard(error: Exception) -> Unheard:
 
 def _refusal(error: urllib.error.HTTPError) -> Exception:
     """`Refused` only for the service's own answers; a proxy's 302, 404 or 407 may be temporary."""
-    text, is_ours = _problem_in(error)
+    problem = _problem_in(error)
+    text = str(problem.get("detail", f"the service, or a proxy, answered {error.code}"))
     if error.code == TOO_LARGE:
         return ArchiveTooLarge(text)
-    return Refused(text, status=error.code) if is_ours and error.code in REFUSALS else Unheard(text)
+    if "detail" not in problem or error.headers.get_content_type() != PROBLEM or error.code not in REFUSALS:
+        return Unheard(text)
+    return Refused(text, status=error.code, code=str(problem.get("code", "")))
 
 
-def _problem_in(error: urllib.error.HTTPError) -> tuple[str, bool]:
-    """Message of the answer, and whether it is a problem document of the service."""
+def _problem_in(error: urllib.error.HTTPError) -> Mapping[str, Any]:
+    """The answer's object; empty if it is none."""
     try:
-        text = str(json.loads(error.read())["detail"])
-    except (*NOT_HEARD, ValueError, KeyError, TypeError):
-        return f"the service, or a proxy, answered {error.code}", False
-    return text, error.headers.get_content_type() == PROBLEM
+        return dict(json.loads(error.read()))
+    except (*NOT_HEARD, ValueError, TypeError):
+        return {}

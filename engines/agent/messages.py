@@ -67,6 +67,8 @@ class Sync:
     """The owner has the machine back: its notice. None: it stays."""
     gpus: Sequence[GpuReading] = ()
     """Readings since the last message; `gpu` is the index of the GPU in the machine."""
+    heard: str = ""
+    """Mark of the last answer that the agent has stored. A copy of the machine cannot have those of later answers."""
 
 
 @dataclass(frozen=True)
@@ -93,3 +95,5 @@ class Orders:
     """Attempts of which the service has everything: their files can be removed."""
     may_go: bool = False
     """Nothing of it is needed any more: the machine that is leaving can go."""
+    mark: str = ""
+    """Random: the agent's next message has it."""

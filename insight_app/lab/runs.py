@@ -1,4 +1,4 @@
-"""Processes of lab runs: one at a time, of low priority, started after a turn of rounds; lost ones are begun again."""
+"""Processes of lab runs: few at a time, of low priority, started after a turn of rounds; lost ones are begun again."""
 
 import logging
 import os
@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from time import monotonic
 
 from django.conf import settings
+from django.contrib.auth.models import User
 from django.db import IntegrityError, connection, transaction
 from django.db.models import F
 from django.utils import timezone
@@ -30,6 +31,8 @@ LONGEST = timedelta(hours=2)
 LOOK_EVERY_S = 1.0
 TOO_LONG = "It took longer than two hours: choose fewer days or policies."
 MOST_TRIES = 2
+MOST_AT_ONCE = 3
+"""Processes of runs; each is a core and its limit of memory at most."""
 MOST_KEPT = 200
 LOST = "Its process was lost."
 
@@ -44,23 +47,36 @@ def round_turn_and_lab(holder: str, now: datetime) -> bool:
 
 
 def claim_run(now: datetime) -> LabRun | None:
-    """Claim the oldest run of the queue, if none is running, by a conditional update."""
+    """Claim the oldest run whose owner shares no team with that of one which is running, by a conditional update.
+
+    So the runs of one team wait for each other, and for those of other teams only while all slots are taken.
+    """
     if not LabRun.objects.unfinished().exists():
         return None
     give_back_lost(now)
-    if LabRun.objects.filter(state=LabRun.State.RUNNING).exists():
+    running = list(LabRun.objects.filter(state=LabRun.State.RUNNING).select_related("owner"))
+    free = set(range(MOST_AT_ONCE)) - {run.slot for run in running}
+    if len(running) >= MOST_AT_ONCE or not free:
         return None
-    return _claimed(LabRun.objects.filter(state=LabRun.State.QUEUED).order_by("pk").first(), now)
+    taken = {queue for run in running for queue in _queues_of(run.owner)}
+    queued = LabRun.objects.filter(state=LabRun.State.QUEUED).select_related("owner").order_by("pk")
+    run = next((run for run in queued if not taken & _queues_of(run.owner)), None)
+    return _claimed(run, min(free), now) if run is not None else None
 
 
-def _claimed(run: LabRun | None, now: datetime) -> LabRun | None:
-    if run is None:
-        return None
-    begun = {"state": LabRun.State.RUNNING, "tries": F("tries") + 1, "told_at": now, "done": 0}
+def _queues_of(owner: User) -> set[int | str]:
+    """Queues that a run of this person is in: of each team, one of administrators, or an own one."""
+    if owner.is_staff:
+        return {"staff"}
+    return {*owner.teams.order_by().values_list("pk", flat=True)} or {owner.username}
+
+
+def _claimed(run: LabRun, slot: int, now: datetime) -> LabRun | None:
+    begun = {"state": LabRun.State.RUNNING, "slot": slot, "tries": F("tries") + 1, "told_at": now, "done": 0}
     try:
         with transaction.atomic():
             won = LabRun.objects.filter(pk=run.pk, state=LabRun.State.QUEUED).update(**begun)
-    except IntegrityError:  # another scheduler has begun another run meanwhile
+    except IntegrityError:  # another scheduler has begun another run in it meanwhile
         return None
     return LabRun.objects.get(pk=run.pk) if won else None
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
+from uuid import UUID
 
 from django.db.models import F
 from django.utils import timezone
@@ -28,7 +29,7 @@ from insight_app.lab.scenario import (
     with_limit_changes,
     with_node_changes,
 )
-from insight_app.lab.trace import trace_of
+from insight_app.lab.trace import is_credible, trace_of
 from insight_app.lab.uploads import Upload, read_upload
 from insight_app.models import LabRun
 from jobs_app.models import Job
@@ -46,6 +47,7 @@ TELL_EVERY_S = 1.0
 EVENT_DELAY_S = 1.0
 """From an event to the round that it causes, about as in the service."""
 
+MOST_NAMED = 5
 OTHERS_LEFT_OUT = "Jobs of teams that you do not see are left out of the simulation: with them waits are longer."
 
 Tell = Callable[[int, int], None]
@@ -90,6 +92,8 @@ class Source:
     """Quotas and budgets that the teams have now; of those of an uploaded trace none are known."""
     teams: Sequence[int] = field(default_factory=list)
     """Keys of the teams whose jobs they are."""
+    left_out: str = ""
+    """Which jobs of the history are not simulated, and why."""
 
 
 class NotAllowed(Exception):
@@ -108,12 +112,22 @@ def _source(run: LabRun, now: datetime) -> Source:
         upload = Upload(text=run.trace.text, format_name=run.trace_format, throughputs=run.trace.table)
         return Source(jobs=read_upload(upload), throughputs=upload.throughputs)
     history = read_history(Job.objects.visible_to(run.owner), now - timedelta(days=run.days), now, now=now)
-    jobs = sorted(trace_of(history), key=lambda job: job.arrival_s)
+    found = sorted(trace_of(history), key=lambda job: job.arrival_s)
+    names = {job.name for job in found if not is_credible(job, history.times[UUID(job.name)].ran_s)}
+    jobs, absurd = [job for job in found if job.name not in names], _absurd_words(sorted(names))
     if not jobs:
-        raise NothingRan(f"No job that you may see was submitted in the last {run.days} days, ran and has ended.")
+        said = f"No job that you may see was submitted in the last {run.days} days, ran and has ended."
+        raise NothingRan(f"{said} {absurd}".strip())
     teams = sorted({job.team_id for job in history.jobs})
     limits = read_team_limits(min(job.arrived_at for job in history.jobs))
-    return Source(jobs=jobs, history=history, teams=teams, limits=limits)
+    return Source(jobs=jobs, history=history, teams=teams, limits=limits, left_out=absurd)
+
+
+def _absurd_words(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    shown = ", ".join(names[:MOST_NAMED]) + (f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else "")
+    return f"Left out, because they cannot have done the steps that they reported in the time that they ran: {shown}."
 
 
 def _simulated(run: LabRun, source: Source) -> dict[str, object]:
@@ -131,7 +145,8 @@ def _simulated(run: LabRun, source: Source) -> dict[str, object]:
     power_w = dict(GpuType.objects.values_list("name", "power_w"))
     actual = _actual(source, sum(sum(of_type) for of_type in nodes.values()), power_w)
     result = result_of(source.jobs, actual, replayed, others, power_w=power_w)
-    return result if source.history is None or run.owner.is_staff else _with_a_warning(result)
+    warnings = [source.left_out] if source.history is None or run.owner.is_staff else [source.left_out, OTHERS_LEFT_OUT]
+    return _with_warnings(result, warnings)
 
 
 def _asked_limits(run: LabRun, source: Source) -> TeamLimits:
@@ -145,8 +160,8 @@ def _actual(source: Source, gpus: int, power_w: Mapping[str, float]) -> Figures 
     return actual_figures(source.jobs, source.history, gpus=gpus, power_w=power_w)
 
 
-def _with_a_warning(result: dict[str, object]) -> dict[str, object]:
-    return result | {"summary": f"{result['summary']} {OTHERS_LEFT_OUT}"}
+def _with_warnings(result: dict[str, object], warnings: Sequence[str]) -> dict[str, object]:
+    return result | {"summary": " ".join([str(result["summary"]), *filter(None, warnings)])}
 
 
 def with_weights(jobs: Sequence[TraceJob], weights: Mapping[str, float]) -> Sequence[TraceJob]:

@@ -15,6 +15,8 @@ from scheduler_app.round.inputs import JobRow
 from scheduler_app.round.job_options import configurations, job_options_of
 from simulation.traces.trace import GangSpread, KnownRate, Program, TraceJob
 
+MOST_TIMES, MOST_S = 100, 7 * 86_400.0
+"""Work that would take longer than so many times the time that the job ran, and than a week, is no real one."""
 DIGITS = 12
 """Of the number in place of a name."""
 Naming = Callable[[str, str], str]
@@ -44,6 +46,15 @@ def trace_of(history: History, naming: Naming = as_they_are, *, began: datetime 
     rates, start = _rates(history), began or min(job.arrived_at for job in history.jobs)
     jobs = [_job(history, job, known, start, naming) for job, known in zip(history.jobs, rates, strict=True)]
     return sorted((job for job in jobs if job.total_steps), key=lambda job: job.arrival_s)
+
+
+def is_credible(job: TraceJob, ran_s: float) -> bool:
+    """Whether a job that ran so long can have done this work: a job may report any step, and then report another.
+
+    A simulation goes on until the work is done, by the rates that rounds count on.
+    """
+    fastest = max((known.steps_per_s for known in job.program.rates), default=0.0)
+    return fastest == 0 or job.total_steps <= fastest * max(MOST_TIMES * ran_s, MOST_S)
 
 
 def stream_trace(parts: Iterable[History], naming: Naming) -> Iterator[TraceJob]:

@@ -50,6 +50,7 @@ class LabRun(models.Model):
     budgets = models.JSONField(default=list, help_text="Budgets of teams in place of the present ones.")
 
     state = models.CharField(max_length=20, choices=State.choices, default=State.QUEUED)
+    slot = models.PositiveSmallIntegerField(null=True, help_text="Of those that run at once.")
     tries = models.PositiveIntegerField(default=0, help_text="How often it was begun; only the last may write.")
     done = models.PositiveIntegerField(default=0, help_text="Jobs that have been simulated to their end, in all runs.")
     total = models.PositiveIntegerField(default=0, help_text="Jobs to simulate, in all runs; 0: not known yet.")
@@ -70,7 +71,7 @@ class LabRun(models.Model):
             models.Index(fields=("id",), condition=Q(state__in=("queued", "running")), name="lab_run_unfinished"),
         ]
         constraints = [
-            models.UniqueConstraint(fields=("state",), condition=Q(state="running"), name="lab_run_one_at_a_time"),
+            models.UniqueConstraint(fields=("slot",), condition=Q(state="running"), name="lab_run_one_in_a_slot"),
             models.CheckConstraint(
                 condition=Q(state__in=("queued", "running", "done", "failed", "cancelled")), name="lab_run_state_known"
             ),

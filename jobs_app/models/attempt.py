@@ -135,6 +135,7 @@ class Attempt(models.Model):
     loss = models.FloatField(null=True, blank=True)
     checkpoint_s = models.FloatField(null=True, blank=True, help_text="Seconds that its last checkpoint took.")
     checkpoint_at = models.DateTimeField(null=True, blank=True, help_text="When it was made.")
+    personal_secrets = models.BooleanField(default=False, help_text="Launched with a secret of the job's owner.")
     idle_gpus = models.PositiveIntegerField("idle GPUs", default=0, help_text="GPUs of it that nothing runs on now.")
     idle_since = models.DateTimeField(null=True, blank=True, help_text="Since when all of these have been idle.")
     gpu_energy_j = models.FloatField(null=True, blank=True, help_text="Energy of its GPUs, as read; empty: not read.")

@@ -33,6 +33,11 @@ class TeamQuerySet(RetiringQuerySet["Team"]):
         """Teams in use that the user manages: those of which they are a member and a lead; all for administrators."""
         return self.current() if user.is_staff else self.current().filter(members=user).filter(leads=user)
 
+    def default_of(self, user: User) -> "Team | None":
+        """The team in use of which the user has been a member longest: joining another one changes nothing."""
+        joined = Team.members.through.objects.filter(user=user, team__retired_at=None).order_by("pk")
+        return self.filter(pk=joined.values("team")[:1]).first()
+
 
 class Team(models.Model):
     """Group of users that shares the cluster in proportion to its weight."""

@@ -186,14 +186,23 @@ def _send_launches(fence: Fence, running: dict[str, Engine], now: datetime) -> N
         attempts = due.filter(pk__in=batch).select_related(*JOINED).only(*FOR_LAUNCHES)
         sent = _launched(running, list(attempts.order_by("pk")), gpus, now)
         with fence.transaction():
-            Attempt.objects.filter(pk__in=sent).update(launched_at=now)
+            Attempt.objects.filter(pk__in=sent.attempts).update(launched_at=now)
+            if sent.with_personal_secrets:
+                Attempt.objects.filter(pk__in=sent.with_personal_secrets).update(personal_secrets=True)
+
+
+class Sent(NamedTuple):
+    """Launches that were sent, by attempt."""
+
+    attempts: list[int]
+    with_personal_secrets: list[int]
 
 
 def _launched(
     running: dict[str, Engine], attempts: Sequence[Attempt], gpus: dict[int, list[LaunchGpu]], now: datetime
-) -> list[int]:
+) -> Sent:
     """Launch attempts and return those that were sent; an engine that does not answer is not asked again now."""
-    sent: list[int] = []
+    sent = Sent([], [])
     unreachable: set[str] = set()
     secrets = UsableSecrets.read(attempt.job for attempt in attempts)
     terms = checkpoint_terms(attempts, now)
@@ -203,7 +212,9 @@ def _launched(
         try:
             inputs = LaunchInputs(gpus[attempt.pk], secrets, terms.get(attempt.pk))
             if _launch(running[attempt.engine], attempt, inputs, now):
-                sent.append(attempt.pk)
+                sent.attempts.append(attempt.pk)
+                if secrets.are_personal(attempt.job):
+                    sent.with_personal_secrets.append(attempt.pk)
         except EngineUnreachable as error:
             unreachable.add(attempt.engine)
             log.warning("the engine %s does not answer, its launches are repeated: %s", attempt.engine, error)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Permission
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import connection
 from django.test import Client
@@ -167,6 +168,40 @@ def test_what_became_wrong_since_the_preview_is_not_imported(lab: Lab, admin: Cl
 def test_only_staff_can_import(lab: Lab, admin: Client) -> None:
     admin.force_login(lab.user("ada"))
     assert admin.get(reverse(URL)).status_code == 302
+
+
+@pytest.mark.parametrize(("rights", "status"), [((), 403), (("add",), 403), (("add", "change", "view"), 200)])
+def test_staff_import_with_the_permissions_to_add_and_change_nodes(
+    lab: Lab, plain_static: None, rights: tuple[str, ...], status: int
+) -> None:
+    client = staff_with(lab, rights)
+    file = SimpleUploadedFile("nodes.csv", HEAD.encode(), "text/csv")
+    asked = {"import_file": file, "format": "0", "resource": ""}
+    answers = client.get(reverse(URL)), client.post(reverse(URL), asked)
+    assert [answer.status_code for answer in answers] == [status, status]
+    if status == 403:
+        assert client.post(reverse("admin:cluster_app_node_process_import"), {}).status_code == 403
+
+
+@pytest.mark.parametrize("action", ["cordon_nodes", "drain_nodes", "resume_nodes"])
+def test_staff_who_may_only_see_nodes_take_none_out_of_service(lab: Lab, plain_static: None, action: str) -> None:
+    lab.node("n1")
+    client = staff_with(lab, ("view",))
+    asked = {"action": action, "_selected_action": [Node.objects.get().pk], "reason": "mine", "confirmed": "yes"}
+    page = client.post(reverse("admin:cluster_app_node_changelist"), asked, follow=True)
+    assert "No action selected" in page.content.decode()
+    assert Node.objects.get().state == Node.State.READY
+
+
+def staff_with(lab: Lab, rights: tuple[str, ...]) -> Client:
+    """A browser of staff with these permissions on nodes, and no others."""
+    sam = lab.user("sam")
+    sam.is_staff = True
+    sam.save()
+    sam.user_permissions.set(Permission.objects.filter(codename__in=[f"{right}_node" for right in rights]))
+    client = Client()
+    client.force_login(sam)
+    return client
 
 
 def test_gpus_that_a_job_has_are_not_taken_out(lab: Lab, admin: Client, kind: str) -> None:

@@ -38,6 +38,7 @@ from engines.protocol import (
     NodeReport,
     NodeState,
     Phase,
+    Progress,
     StopReason,
     WatchedGpu,
 )
@@ -245,3 +246,12 @@ def test_an_archive_that_was_cut_short_replaces_no_whole_one(agent: Agent) -> No
         store(whole, len(whole) + 1)
     assert checkpoints_of(job).read_bytes() == whole
     assert len(list(checkpoints_of(job).parent.iterdir())) == 1
+
+
+def test_progress_and_exit_codes_that_no_column_takes_are_left_out() -> None:
+    said = Progress(1, 0, DELIVERED, 5, NOW)
+    report = AttemptReport(7, Phase.RUNNING, exit_code=2**40, progress=said, invalid_lines=2**40)
+    held = within(report, OWN, DELIVERED, NOW)
+    assert (held.exit_code, held.progress, held.invalid_lines) == (255, said, 2**31 - 1)
+    for wrong in (replace(said, step=-1), replace(said, reports=2**40), replace(said, batch_size=-8)):
+        assert within(replace(report, progress=wrong), OWN, DELIVERED, NOW).progress is None

@@ -1,6 +1,7 @@
 """Machines that join: tokens, where jobs may run, and that no job runs twice; the agents are played over REST."""
 
 import gzip
+import json
 from dataclasses import replace
 from datetime import time, timedelta
 from functools import partial
@@ -29,9 +30,9 @@ from connections_app.probe import ask_for_probe
 from engines.agent.agent import Agent as RealAgent
 from engines.agent.codec import encode
 from engines.agent.connection import Connection
-from engines.agent.messages import VERSION, AttemptNews, Lending, Sync
+from engines.agent.messages import VERSION, AttemptNews, Joining, Lending, Sync
 from engines.local.engine import LocalEngine
-from engines.protocol import AttemptReport, Launch, NodeFault, Phase, StopReason
+from engines.protocol import AttemptReport, GpuReport, Launch, NodeFault, Phase, Progress, StopReason
 from jobs_app.errors import InvalidSpec
 from jobs_app.lifecycle.commands import cancel_job
 from jobs_app.models import Job, Team
@@ -66,6 +67,31 @@ def test_a_machine_joins_as_a_node_with_its_window_and_its_notice(lab: Lab) -> N
 def test_a_join_token_is_of_one_machine(desk: Played) -> None:
     assert desk.join(JOINING) == 200  # the answer was lost, and it asks again
     assert desk.join(replace(JOINING, token="agent_of_another")) == 401
+
+
+def test_a_gpu_that_another_node_has_joins_no_second_time(lab: Lab) -> None:
+    def joining(name: str, *uuids: str) -> Joining:
+        node = replace(DESK, gpus=[GpuReport(index, uuid) for index, uuid in enumerate(uuids)])
+        return replace(JOINING, node=node, token=f"agent_{name}")
+
+    assert Played(lab, joining=joining("desk", "GPU-1", "GPU-2")).joined == 200
+    assert Played(lab, "attic", joining=joining("attic", "GPU-3", "GPU-2")).joined == 409
+    assert Played(lab, "cellar", joining=joining("cellar", "GPU-4", "GPU-4")).joined == 409
+    assert Played(lab, "shed", joining=joining("shed", "GPU-" + 80 * "5")).joined == 409
+    large = replace(JOINING, node=replace(DESK, memory_mib=2**40), token="agent_barn")
+    assert Played(lab, "barn", joining=large).joined == 409
+
+
+def test_a_loss_without_a_bound_is_refused(desk: Played, lab: Lab) -> None:
+    job = lab.submit("sleep 60", gpu_types=["k80"])
+    (launch,) = desk.given().launches
+    progress = Progress(1, 1, lab.now, 1, lab.now, loss=1.0)
+    told = encode(
+        replace(told_by(desk), attempts=[AttemptNews(replace(running(launch.attempt, lab).report, progress=progress))])
+    )
+    text = json.dumps(told).replace('"loss": 1.0', '"loss": 1e999')
+    answer = desk.client().post("/api/v1/agent/sync", text, content_type="application/json")
+    assert (answer.status_code, job.attempts.get().loss) == (422, None)
 
 
 def test_an_expired_or_revoked_join_token_is_refused(lab: Lab) -> None:
@@ -142,7 +168,7 @@ def test_a_machine_that_takes_the_place_of_another_inherits_no_attempt(desk: Pla
     assert desk.post("join", new, text) == 409
     Agent.objects.update(told_at=timezone.now() - timedelta(seconds=settings.MOTLEY_AGENT_LEASE_S + 1))
     assert desk.post("join", new, text) == 200
-    desk.token = "agent_new"
+    desk.token, desk.mark = "agent_new", ""
     again = desk.given().launches
     first, second = lab.attempts(job)
     assert (first.outcome, first.gone_at is not None) == ("lost", True)
@@ -155,7 +181,7 @@ def test_a_launch_that_no_machine_has_had_goes_to_the_next_one(desk: Played, lab
     lab.until(AgentAttempt.objects.exists)
     _, text = issue_join_token("desk", trusted=True, actor=None, now=lab.now)
     assert desk.post("join", encode(replace(JOINING, token="agent_new")), text) == 200
-    desk.token = "agent_new"
+    desk.token, desk.mark = "agent_new", ""
     assert [one.attempt for one in desk.given().launches] == [one.pk for one in lab.attempts(job)]
 
 
@@ -387,6 +413,66 @@ def test_a_job_for_the_gpus_of_volunteers_alone_is_refused_with_the_reason(lab: 
     with pytest.raises(InvalidSpec, match="the job may not run there") as refusal:
         lab.submit(gpu_types=["k80"])
     assert [fault["code"] for fault in refusal.value.faults] == ["volunteers_only"]
+
+
+def test_a_copy_of_a_machine_is_refused_and_the_other_goes_on(desk: Played, lab: Lab) -> None:
+    """Both have the same token and machine id. Which one goes on is chance; one does."""
+    desk.sync()
+    copied = desk.copy()
+    desk.sync()
+    copied.sync()  # as if the answer to the other had been lost
+    copied.sync()
+    answer = desk.client().post("/api/v1/agent/sync", encode(told_by(desk)), format="json")
+    assert (answer.status_code, answer.json()["code"]) == (409, "forked_agent")
+    copied.sync()
+
+
+def test_an_old_copy_of_a_machine_is_refused_at_once(desk: Played) -> None:
+    copied = desk.copy()
+    for _ in range(3):
+        desk.sync()
+    assert copied.post("sync", encode(told_by(copied)), copied.token) == 409
+    desk.sync()
+
+
+def test_lost_answers_make_no_copy(desk: Played) -> None:
+    for _ in range(20):
+        lost = desk.mark
+        desk.sync()
+        desk.mark = lost
+    desk.sync()
+    desk.sync()
+
+
+def test_an_agent_of_a_release_without_marks_is_heard(desk: Played) -> None:
+    for _ in range(20):
+        desk.sync()
+        desk.mark = ""
+
+
+def test_a_copy_that_joins_anew_is_heard_and_the_other_no_longer(desk: Played, lab: Lab) -> None:
+    for _ in range(3):
+        desk.sync()
+    _, text = issue_join_token("desk", trusted=True, actor=None, now=lab.now)
+    copied = desk.copy()
+    assert copied.post("join", encode(JOINING), text) == 200
+    copied.mark = ""
+    copied.sync()
+    copied.sync()
+    assert desk.post("sync", encode(told_by(desk)), desk.token) == 409
+
+
+def told_by(agent: Played) -> Sync:
+    return Sync(VERSION, "machine", replace(DESK, name=agent.name), heard=agent.mark)
+
+
+def test_what_runs_after_its_end_was_stored_is_stopped_before_it_is_forgotten() -> None:
+    stored = {1: AgentState(launch=False, stop=None, stored=True)}
+    running_on = answer_to({1: AttemptNews(AttemptReport(1, Phase.RUNNING))}, stored)
+    assert ([stop.attempt for stop in running_on.stops], running_on.forget) == ([1], [])
+    ended = answer_to({1: AttemptNews(AttemptReport(1, Phase.ENDED), handed_over=True)}, stored)
+    assert (ended.stops, ended.forget) == ([], [1])
+    assert answer_to({}, stored).forget == [1]
 
 
 def test_what_the_service_does_not_know_is_stopped_and_forgotten() -> None:

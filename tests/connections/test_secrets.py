@@ -12,6 +12,7 @@ from pytest_django import Settings
 from rest_framework.test import APIClient
 
 from audit_app.models import AuditEntry
+from connections_app.long_requests import LONG
 from jobs_app.models import ApiToken, Job, Secret
 from tests.rest_callers import caller
 from tests.service_lab import UNTIL_LET_GO, Lab
@@ -138,6 +139,38 @@ def test_a_name_that_env_has_too_is_refused(ada: APIClient) -> None:
     set_to(ada)
     refused = ada.post("/api/v1/jobs", {**SPEC, "secrets": ["KEY"], "env": {"KEY": "1"}}, format="json")
     assert refused.json()["errors"][0]["code"] == "named_twice"
+
+
+def session_in(job: Job, who: APIClient) -> Any:
+    """The answer to a request for a session, as the server of long requests asks the view."""
+    asked: dict[str, Any] = {"HTTP_UPGRADE": "websocket", LONG: True}
+    answer = who.get(f"/api/v1/jobs/{job.pk}/session", **asked)
+    if answer.status_code == 101:
+        answer.give_back()
+    return answer
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_a_session_beside_a_person_s_secret_is_for_its_owner(cluster: Lab, ada: APIClient, is_deleted: bool) -> None:
+    """Its processes have the value in their environment, also after it was deleted."""
+    secret = set_to(ada).json()["id"]
+    job = cluster.submit(UNTIL_LET_GO, secrets=["KEY"])
+    cluster.running(job)
+    if is_deleted:
+        ada.delete(f"{SECRETS}/{secret}")
+    others = cluster.user("bob", "vision"), cluster.user("root", "ops", staff=True)
+    for other in others:
+        refused = session_in(job, caller(other, ApiToken.Scope.ADMIN))
+        assert (refused.status_code, refused.json()["code"]) == (403, "not_allowed")
+        assert "secrets of ada" in refused.json()["detail"]
+    assert session_in(job, ada).status_code == 101
+
+
+def test_a_session_beside_secrets_of_the_team_is_for_all_of_it(cluster: Lab, ada: APIClient) -> None:
+    set_to(ada, team="vision")
+    job = cluster.submit(UNTIL_LET_GO, secrets=["KEY"])
+    cluster.running(job)
+    assert session_in(job, caller(cluster.user("bob", "vision"))).status_code == 101
 
 
 def test_a_job_whose_secret_was_deleted_fails_with_its_name(cluster: Lab, ada: APIClient) -> None:

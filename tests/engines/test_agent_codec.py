@@ -1,5 +1,6 @@
 """Messages of agents: what is encoded is decoded again, and what is not of its type is refused with its place."""
 
+import json
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from engines.protocol import (
     Throttle,
 )
 
+INFINITE = json.loads("1e999")
 AT = datetime(2026, 11, 24, 20, 0, tzinfo=UTC)
 LAUNCH = Launch(
     7,
@@ -73,6 +75,12 @@ def test_a_command_of_one_text_stays_a_text() -> None:
         ({"version": 1, "machine": "m\0", "node": {"name": "n"}}, "/machine"),
         ({"version": 1, "machine": "m", "node": {"name": "n", "cpus": "8"}}, "/node/cpus"),
         ({"version": 1, "machine": "m", "node": {"name": "n", "state": "odd"}}, "/node/state"),
+        ({"version": 1, "machine": "m", "node": {"name": "n", "cpus": 2**63}}, "/node/cpus"),
+        (
+            {"version": 1, "machine": "m", "node": {"name": "n"}, "gpus": [{"gpu": 0, "power_w": INFINITE}]},
+            "/gpus/0/power_w",
+        ),
+        ({"version": 1, "machine": "m", "node": {"name": "n"}, "leaving": INFINITE}, "/leaving"),
         ({"version": 1, "machine": "m", "node": {"name": "n"}, "attempts": {}}, "/attempts"),
     ],
 )

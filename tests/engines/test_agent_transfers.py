@@ -2,7 +2,7 @@
 
 import json
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -12,14 +12,17 @@ from uuid import uuid4
 
 import pytest
 
-from engines.agent.agent import Agent
+from engines.agent.__main__ import REFUSED
+from engines.agent.agent import Agent, mark_path
 from engines.agent.checkpoint_uploads import CheckpointUploads
+from engines.agent.codec import encode
 from engines.agent.connection import PROBLEM, ArchiveTooLarge, Connection, Refused, Unheard
+from engines.agent.messages import Orders
 from engines.agent.transfers import Transfers
-from engines.attempt_files import AttemptFolder, write_json
+from engines.attempt_files import AttemptFolder, read_json, write_json
 from engines.local.engine import LocalEngine
 from engines.output_order import ORDERED
-from engines.protocol import NodeReport, Stream
+from engines.protocol import AttemptReport, NodeReport, Phase, StopReason, Stream
 from engines.supervision.supervisor import write_exit
 from engines.supervision.unpack import CodeNotUnpacked, unpack_code
 
@@ -285,3 +288,31 @@ def test_no_byte_is_sent_before_the_record_of_its_time(
     transfers_to(stored, tmp_path).turn()
     assert stored.asked[0] == "order"
     assert {name: len(data) for name, data in stored.data.items() if name != "order"} == {"stdout": 5, "stderr": 5}
+
+
+def test_a_copy_of_a_machine_ends_before_it_has_sent_a_file(service: Service, tmp_path: Path) -> None:
+    ended(tmp_path, 1)
+    refusal = json.dumps({**SAID, "code": "forked_agent"}).encode()
+    service.says = lambda _: Said(409, refusal, OURS)
+    assert agent_in(tmp_path, service).run() == REFUSED
+    assert service.asked == ["/api/v1/agent/sync"]
+
+
+class Runs(LocalEngine):
+    """An engine whose attempts run until they are stopped."""
+
+    def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
+        return [AttemptReport(attempt, Phase.RUNNING) for attempt in attempts]
+
+    def stop(self, attempt: int, *, reason: StopReason, grace: timedelta) -> None:
+        self.stopped = attempt, grace
+
+
+def test_what_runs_is_stopped_before_it_is_forgotten(service: Service, tmp_path: Path) -> None:
+    ended(tmp_path, 1)
+    orders = Orders(timedelta(seconds=60), timedelta(seconds=1), forget=(1,), mark="m1")
+    service.says = lambda _: Said(200, json.dumps(encode(orders)).encode())
+    engine = Runs(tmp_path / "engine")
+    Agent(tmp_path, service.connection, engine, lambda: NodeReport("desk"), notice=timedelta()).turn()
+    assert (engine.stopped, read_json(mark_path(tmp_path))) == ((1, timedelta()), "m1")
+    assert (tmp_path / "engine" / "attempts" / "1").exists()

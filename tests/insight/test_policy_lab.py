@@ -21,7 +21,7 @@ from insight_app.lab import simulations
 from insight_app.lab.history import MOST_JOBS
 from insight_app.lab.requests import LabRequest, ask_for_run, cancel_run
 from insight_app.lab.results import summary
-from insight_app.lab.runs import MOST_TRIES, SILENT, claim_run, follow, note_lost
+from insight_app.lab.runs import MOST_AT_ONCE, MOST_TRIES, SILENT, claim_run, follow, note_lost
 from insight_app.lab.scenario import (
     BudgetChange,
     QuotaChange,
@@ -34,7 +34,7 @@ from insight_app.lab.scenario import (
 )
 from insight_app.lab.uploads import MOST_BYTES, Upload
 from insight_app.models import LabRun, LabTrace
-from jobs_app.models import Budget, Team, TeamQuota
+from jobs_app.models import Attempt, Budget, Job, Team, TeamQuota
 from simulation.clock.process_pool import FailedRun, RunUpdate
 from simulation.results.comparison import Comparison
 from simulation.scenario.team_limits import BudgetWords, QuotaWords
@@ -355,15 +355,45 @@ def test_a_list_shows_own_runs_without_results_and_staff_all(cluster: Lab) -> No
     assert [(row["owner"], "result" in row) for row in rows] == [("bob", False), ("ada", False)]
 
 
-# -- one at a time, cancelled, lost ------------------------------------------------------------------------------
+# -- few at a time, cancelled, lost ------------------------------------------------------------------------------
 
 
-def test_one_run_is_simulated_at_a_time_in_the_order_of_asking(cluster: Lab) -> None:
-    first, second = asked(cluster), asked(cluster)
+def test_runs_of_one_team_are_simulated_in_the_order_of_asking(cluster: Lab) -> None:
+    first, second = asked(cluster, owner=cluster.user()), asked(cluster, owner=cluster.user("eve", "vision"))
     assert claim_run(cluster.now) == first
     assert claim_run(cluster.now) is None
     cancel_run(first, now=cluster.now)
     assert claim_run(cluster.now) == second
+
+
+def test_a_run_does_not_wait_for_those_of_another_team(cluster: Lab) -> None:
+    first, _ = asked(cluster, owner=cluster.user()), asked(cluster, owner=cluster.user())
+    of_bob, of_staff = asked(cluster, owner=User.objects.get(username="bob")), asked(cluster)
+    assert [claim_run(cluster.now) for _ in range(4)] == [first, of_bob, of_staff, None]
+
+
+def test_so_many_runs_at_once_are_simulated(cluster: Lab) -> None:
+    names = [f"of-team-{number}" for number in range(MOST_AT_ONCE + 1)]
+    runs = [asked(cluster, owner=cluster.user(name, name)) for name in names]
+    assert [claim_run(cluster.now) for _ in names] == [*runs[:-1], None]
+    cancel_run(runs[1], now=cluster.now)
+    last = claim_run(cluster.now)
+    assert last is not None
+    assert (last, last.slot) == (runs[-1], 1)
+
+
+def test_a_job_with_absurd_progress_is_left_out_and_named(cluster: Lab) -> None:
+    """Its 1e15 steps would be simulated for millions of years."""
+    absurd = cluster.submit(gpus=1, rates={"a100": 1}, total_steps=600)
+    ran(cluster, absurd, after_min=0, minutes=10)
+    Attempt.objects.filter(job=absurd).update(first_step=0, step=10**15)
+    Job.objects.filter(pk=absurd.pk).update(step=10**15)
+    result = shown(simulated(cluster, asked(cluster, "fifo")))
+    assert result["jobs"] == 4
+    assert (
+        f"Left out, because they cannot have done the steps that they reported in the time that they ran: {absurd.pk}."
+        in (result["summary"])
+    )
 
 
 def test_a_run_that_is_cancelled_while_it_is_simulated_ends_and_stays_so(

@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from audit_app.models import AuditEntry
-from jobs_app.errors import NotAllowed
+from jobs_app.errors import NotAccepted, NotAllowed
 from jobs_app.invitations import invite
 from jobs_app.models import Invitation, Team
 from jobs_app.models.team import digest_of
@@ -119,6 +119,23 @@ def test_what_cannot_be_invited_is_said_at_the_field(admin: Client, team: Team, 
     page = admin.post(FORM, {"username": "ada", "team": team.pk, **data}).content.decode()
     assert says in page
     assert not Invitation.objects.exists()
+
+
+def test_a_name_is_invited_once_whatever_its_case_and_width(team: Team, root: User) -> None:
+    User.objects.create_user("sam")
+    for name in ("SAM", "\uff53am", "Sam"):
+        with pytest.raises(NotAccepted, match="There is an account sam"):
+            invite(name, email="", team=team, lead=False, actor=root, now=timezone.now())
+
+
+def test_reserved_names_are_given_by_administrators_alone(team: Team, root: User) -> None:
+    lea = User.objects.create_user("lea")
+    team.members.add(lea)
+    team.leads.add(lea)
+    for name in ("Admin", "motley", "system"):
+        with pytest.raises(NotAccepted, match="Only administrators"):
+            invite(name, email="", team=team, lead=False, actor=lea, now=timezone.now())
+    assert invite("motley", email="", team=team, lead=False, actor=root, now=timezone.now())[0].username == "motley"
 
 
 def test_the_link_is_mailed_where_a_mail_server_is_set(admin: Client, team: Team, settings: Any) -> None:

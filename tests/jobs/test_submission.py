@@ -11,6 +11,7 @@ from jobs_app.errors import InvalidSpec
 from jobs_app.models import Job, JobArray, Reason
 from jobs_app.submission.admission import default_workload
 from jobs_app.submission.submit import spec_of_clone, submit_job
+from jobs_app.teams import add_member
 from tests.service_lab import Lab
 from web.rest.errors import Fault
 
@@ -80,10 +81,23 @@ def test_the_only_team_of_the_submitter_is_the_default(cluster: Lab) -> None:
     assert cluster.submit(owner=cluster.user("bob", "language")).team.name == "language"
 
 
-def test_a_member_of_two_teams_must_name_one(cluster: Lab) -> None:
-    fault = refusal(cluster, owner=cluster.user("bob", "vision", "language"))
+def test_the_default_team_stays_when_somebody_adds_the_submitter_to_another(cluster: Lab) -> None:
+    """A lead may add any account: scripts that name no team go on."""
+    bob = cluster.user("bob", "vision")
+    add_member(cluster.team("animals"), "bob", actor=cluster.user("root", "ops", staff=True))
+    assert cluster.submit(owner=bob).team.name == "vision"
+    bob.teams.remove(cluster.team("vision"))
+    assert cluster.submit(owner=bob).team.name == "animals"
+
+
+def test_an_administrator_in_no_team_must_name_one(cluster: Lab) -> None:
+    for name in ("vision", "language"):
+        cluster.team(name)
+    root = cluster.user("root", staff=True)
+    root.teams.clear()
+    fault = refusal(cluster, owner=root)
     assert (fault["pointer"], fault["code"]) == ("/team", "team_needed")
-    assert "language, vision" in fault["detail"]
+    assert "language" in fault["detail"]
 
 
 def test_a_user_without_a_team_is_told_to_ask(cluster: Lab) -> None:

@@ -58,6 +58,17 @@ def test_a_name_that_is_taken_is_never_taken_over(provider: IdentityProvider) ->
 
 
 @pytest.mark.parametrize(
+    ("wanted", "named"),
+    [("ADA", "ADA-2"), ("\uff41da", "ada-2"), ("root", "root-2"), ("ad\0a", "ada-2"), ("Eve", "Eve")],
+)
+def test_a_name_is_one_whatever_its_case_and_width(provider: IdentityProvider, wanted: str, named: str) -> None:
+    User.objects.create_user("ada", "ada@example.com", "a good password")
+    provider.claims |= {"preferred_username": wanted, "given_name": "A\0da", "groups": ["\0", "\ud800"]}
+    user = user_of(log_in(provider)[0])
+    assert (user.username, user.first_name) == (named, "Ada")
+
+
+@pytest.mark.parametrize(
     ("columns", "verified", "enters"),
     [({}, True, True), ({}, False, False), ({"is_staff": True}, True, False), ({"email": "x@y.org"}, True, False)],
 )
@@ -113,9 +124,18 @@ def test_a_mapping_names_the_teams_of_groups(provider: IdentityProvider, setting
         {"of_token": {"exp": 1}},
         {"key": STRANGE_KEY},
         {"userinfo_sub": "18"},
+        {"of_token": {"nonce": "of another request"}},
+        {"of_token": {"nonce": None}},
+        {"subjectless": True},
+        {"of_token": {"sub": ""}, "userinfo_sub": ""},
+        {"claims": ADA | {"sub": "s" * 3000}},
+        {"claims": ADA | {"sub": "17\0"}},
+        {"claims": ADA | {"sub": 17}},
+        {"algorithm": "HS256"},
+        {"header": {}},
     ],
 )
-def test_a_token_of_another_issuer_audience_time_key_or_subject_lets_nobody_in(
+def test_a_token_of_another_issuer_audience_time_key_request_or_subject_lets_nobody_in(
     provider: IdentityProvider, wrong: dict[str, Any]
 ) -> None:
     for name, value in wrong.items():

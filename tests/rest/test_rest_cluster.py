@@ -151,7 +151,7 @@ def test_of_another_team_there_are_none(ada: APIClient) -> None:
 def test_a_script_reads_its_user_and_its_permissions(cluster: Lab) -> None:
     me = caller(cluster.user(), Scope.READ).get("/api/v1/me").json()
     assert me.pop("token").startswith("mot_")
-    assert me == {"username": "ada", "is_staff": False, "teams": ["vision"], "scope": "read"}
+    assert me == {"username": "ada", "is_staff": False, "teams": ["vision"], "default_team": "vision", "scope": "read"}
 
 
 def test_a_session_has_no_scope(browser_of_ada) -> None:

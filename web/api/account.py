@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from jobs_app.errors import NotAllowed
-from jobs_app.models import ApiToken
+from jobs_app.models import ApiToken, Team
 from jobs_app.models.team import digest_of
 from jobs_app.permissions import NotForJobs
 from jobs_app.submission.fields import PlainText
@@ -32,6 +32,10 @@ class Me(serializers.Serializer[Any]):
     username = serializers.CharField()
     is_staff = serializers.BooleanField()
     teams = serializers.ListField(child=serializers.CharField())
+    default_team = serializers.CharField(
+        allow_null=True,
+        help_text="Of jobs that name none: the one that the caller joined first. Null: they are in none.",
+    )
     scope = serializers.ChoiceField(ApiToken.Scope.choices, allow_null=True, help_text="Null for a browser session.")
     token = serializers.CharField(allow_null=True, help_text="Prefix of the token.")
 
@@ -44,11 +48,13 @@ class MeView(APIView):
         """Get the caller's account. The response has the user's teams and the scope of the token."""
         token = request.auth if isinstance(request.auth, ApiToken) else None
         user: Any = request.user
+        default = Team.objects.default_of(user)
         return Response(
             {
                 "username": user.get_username(),
                 "is_staff": user.is_staff,
                 "teams": list(user.teams.values_list("name", flat=True)),
+                "default_team": default.name if default else None,
                 "scope": token.scope if token else None,
                 "token": token.prefix if token else None,
             }

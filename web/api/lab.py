@@ -262,7 +262,7 @@ class LabRunViewSet(ShowMany[LabRun], ShowOne[LabRun], viewsets.GenericViewSet[L
     def create(self, request: Request) -> Response:
         """Simulate the jobs of the caller's teams, of all teams for staff, or those of a trace, under these policies.
 
-        A person may have three unfinished runs. One run is simulated at a time.
+        A person may have three unfinished runs. Runs of one team are simulated one after the other.
         """
         read_large_body(request, most=LARGEST_BODY_BYTES)
         asked = LabRunSpec.request_of(body_of(request, LabRunSpec))

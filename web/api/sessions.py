@@ -26,6 +26,7 @@ from jobs_app.authentication import BearerToken
 from jobs_app.errors import Conflict
 from jobs_app.models import Attempt, Job
 from jobs_app.permissions import MaySubmit, caller, jobs_seen_by, still_sees
+from jobs_app.secrets import refuse_session_beside_secrets
 from jobs_app.submission.fields import MOST_GPUS, is_text
 from web.rest.bodies import Strict
 from web.rest.errors import faults_of
@@ -83,12 +84,14 @@ class SessionView(GenericAPIView[Job]):
 
         The first message is text, JSON: `{"argv": [...] or null, "terminal": {"rows", "columns", "term"} or null}` or
         `{"port": 8888}`. All others are bytes, the frames of `engines.sessions.frames`. The command runs as the job
-        does, sees what the job sees, and ends with it.
+        does, sees what the job sees, and ends with it. In a job with secrets of its owner alone, only the owner opens
+        one.
         """
         rank = query_of(request, SessionQuery)["rank"]
         job = get_object_or_404(jobs_seen_by(request), pk=pk)
         require_websocket(request.META)
         attempt = _running(job, rank)
+        refuse_session_beside_secrets(attempt, caller(request))
         session = JobSession(request, attempt, _command(attempt, rank))
         return SessionResponse(session, sessions.take(caller(request).pk))
 

@@ -20,7 +20,7 @@ from insight_app.explain.plan_forecast import forecast_plan
 from jobs_app.errors import InvalidSpec
 from jobs_app.forms import JobForm, field_of, fields_of
 from jobs_app.job_archive import archived_job
-from jobs_app.models import Job
+from jobs_app.models import Job, Team
 from jobs_app.submission.conversion import parse_yaml, spec_of, write_yaml
 from jobs_app.submission.larger_requests import read_larger_requests
 from jobs_app.submission.needs_by_name import with_ids
@@ -121,8 +121,8 @@ def _template(request: SignedInRequest) -> Spec:
             return _clone(request, UUID(clone))
         except ValueError as error:
             raise Http404 from error
-    team = request.user.teams.values_list("name", flat=True).first()
-    first = {"team": team} if team else {}
+    team = Team.objects.default_of(request.user)
+    first = {"team": team.name} if team else {}
     if (name := request.GET.get("template")) in JOB_TEMPLATES:
         return first | JOB_TEMPLATES[name].spec
     return first | (EMULATED.spec if Node.objects.filter(emulated=True).exists() else {"gpus": 1})

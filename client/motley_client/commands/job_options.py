@@ -93,7 +93,7 @@ def options(
     team: Annotated[
         str | None,
         typer.Option(
-            help="Team of the job. Default: $MOTLEY_TEAM, that of motley config, or your only team.",
+            help="Team of the job. Default: $MOTLEY_TEAM, that of motley config, or your first team.",
             autocompletion=teams,
         ),
     ] = None,

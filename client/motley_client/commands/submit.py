@@ -132,7 +132,7 @@ def _with_uploaded_code(client: Client, specs: Specs, output: Output) -> Specs:
             resolved.append(spec)  # nothing to upload, or nothing that the service would accept
             continue
         if (folder, team) not in digests:
-            digests[folder, team] = _uploaded(client, Path(folder), team or client.only_team(), output)
+            digests[folder, team] = _uploaded(client, Path(folder), team or client.default_team(), output)
         resolved.append({**spec, "code": digests[folder, team]})
     return resolved
 

@@ -68,6 +68,7 @@ def me_details(me: Me) -> RenderableType:
         [
             ("user", me["username"] + (" (staff)" if me["is_staff"] else "")),
             ("teams", ", ".join(me["teams"]) or without),
+            ("default team", (me.get("default_team") or "") if len(me["teams"]) > 1 else ""),
             ("token", f"{me['token']}… (scope {me['scope']})" if me["token"] else ""),
         ]
     )
