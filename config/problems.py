@@ -57,6 +57,9 @@ STATUS_OF: dict[type[Exception], int] = {
 """The first match counts, so base classes come after their subclasses."""
 POINTERS: dict[type[Exception], str] = {ReasonMissing: "/reason"}
 RETRY_AFTER_S = "5"
+UNAUTHENTICATED = (
+    "Send a token: Authorization: Bearer TOKEN. Make one on the page /tokens, or with motley token create."
+)
 DATABASE_BUSY = "The database is locked, did not answer, or would have taken too long for this request. Try again."
 
 
@@ -190,6 +193,8 @@ def _detail_of(error: Exception, context: Mapping[str, Any]) -> str:
             return NOT_VALID
         case exceptions.MethodNotAllowed():
             return words_of_not_allowed(error, context["request"].method, context.get("view"))
+        case exceptions.NotAuthenticated():
+            return UNAUTHENTICATED
         case exceptions.APIException():
             return str(error.detail)
         case Http404():

@@ -13,6 +13,7 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 from rest_framework.decorators import api_view, permission_classes
 from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
+from rest_framework.response import Response
 from rest_framework.routers import SimpleRouter
 
 from config import (
@@ -45,6 +46,15 @@ from web.pages import health
 def no_such_route(request: Request, unknown: str) -> NoReturn:
     """Problem document for an unknown path below /api/v1/."""
     raise NotFound(f"There is no resource /api/v1/{unknown}. See /api/docs/.")
+
+
+@extend_schema(exclude=True)
+@api_view(["GET"])
+@permission_classes([])
+def index(request: Request) -> Response:
+    """Addresses of the lists that REST begins with, and of its description."""
+    lists = {prefix: f"/api/v1/{prefix}" for prefix, *_ in router.registry}
+    return Response({"me": "/api/v1/me", **lists, "schema": "/api/schema/", "docs": "/api/docs/"})
 
 
 router = SimpleRouter(trailing_slash=False)
@@ -93,6 +103,7 @@ urlpatterns = [
     path("api/v1/teams/<str:team>/code", CodeViewSet.as_view({"get": "list"}), name="code-list"),
     path(CODE, CodeViewSet.as_view({"get": "retrieve", "put": "update"}), name="code"),
     path(f"{CODE}/archive", CodeViewSet.as_view({"get": "archive"}), name="code-archive"),
+    path("api/v1/", index, name="api-index"),
     path("api/v1/me", MeView.as_view(), name="me"),
     path("api/v1/", include("web.api.urls")),
     path("api/v1/", include(router.urls)),

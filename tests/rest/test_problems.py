@@ -23,7 +23,16 @@ def is_a_problem(answer: Any, status: int, code: str) -> bool:
 
 
 def test_without_a_token(db: None, api: APIClient) -> None:
-    assert is_a_problem(api.get("/api/v1/jobs"), 401, "not_authenticated")
+    refused = api.get("/api/v1/jobs")
+    assert is_a_problem(refused, 401, "not_authenticated")
+    assert "Authorization: Bearer TOKEN" in refused.json()["detail"]
+
+
+def test_the_root_names_the_lists(db: None, api: APIClient, ada: APIClient) -> None:
+    found = api.get("/api/v1/")
+    assert found.status_code == 200
+    for name in ("me", "jobs", "nodes", "schema"):
+        assert ada.get(found.json()[name]).status_code == 200
 
 
 def test_a_verb_that_the_route_does_not_know(ada: APIClient) -> None:
