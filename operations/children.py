@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from django.conf import settings
 
 GRACE_S = 10
+UNLESS_ORPHANED = ("/bin/sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"')
+"""The signal is for a parent that dies from now on: it may have been killed between the fork and setpriv."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Child:
         self.process = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        command = ["setpriv", "--pdeathsig", "TERM", *self._program.command]
+        command = ["setpriv", "--pdeathsig", "TERM", *UNLESS_ORPHANED, str(os.getpid()), *self._program.command]
         return subprocess.Popen(  # noqa: S603
             command,
             env=self._program.environment,

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import IO, Any, NoReturn, TypedDict, cast
 
-from engines.linux import die_with_parent, forbid_new_privileges
+from engines.linux import die_with, die_with_parent, forbid_new_privileges
 from engines.sessions.frames import BrokenFrame, Frames, Kind
 from engines.supervision.processes import shell_code
 
@@ -145,7 +145,7 @@ def _run_with_pipes(frames: Frames, argv: list[str], env: Mapping[str, str]) -> 
         stderr=subprocess.PIPE,
         env=dict(env),
         start_new_session=True,
-        preexec_fn=lambda: die_with_parent(signal.SIGKILL),  # noqa: PLW1509 - there is one thread as yet
+        preexec_fn=partial(die_with, os.getpid(), signal.SIGKILL),  # noqa: PLW1509 - there is one thread as yet
     ) as child:
         threading.Thread(target=_feed_pipe, args=(frames, child), daemon=True).start()
         pumps = [

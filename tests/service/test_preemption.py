@@ -18,7 +18,7 @@ def test_a_preempted_job_resumes_from_its_checkpoint_and_repeats_no_step(four_gp
 
 def test_a_job_on_a_machine_that_its_owner_takes_back_goes_on_elsewhere_and_repeats_no_step(service: Service) -> None:
     service.declare(a100=1, v100=1)
-    job = service.sample(name="guest", steps=400, rate=40)
+    job = service.sample(name="guest", steps=1200, rate=40)
     running = wait_for(
         "it has made progress", lambda: (j := service.client.job(job))["progress"]["step"] > 20 and j["attempts"][0]
     )
@@ -33,7 +33,7 @@ def test_a_job_on_a_machine_that_its_owner_takes_back_goes_on_elsewhere_and_repe
 
     assert [attempt["nodes"] == [lender] for attempt in done["attempts"]] == [True, False]
     assert done["attempts"][0]["stop_reason"] == "drain"
-    assert service.trace(job) == list(range(1, 401))
+    assert service.trace(job) == list(range(1, 1201))
 
 
 def test_the_victim_gets_a_receipt(service: Service) -> None:

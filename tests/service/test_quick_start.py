@@ -86,7 +86,7 @@ def shell(script: str, folder: Path, **environment: str) -> str:
     """What a script of examples prints; each of its commands must succeed."""
     done = subprocess.run(
         ["/bin/sh", "-ec", script], cwd=folder, env={"PATH": os.environ["PATH"], "HOME": str(folder), **environment},
-        capture_output=True, text=True, check=False, timeout=300,
+        capture_output=True, text=True, check=False, timeout=900,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
