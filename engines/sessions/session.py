@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import IO, Any, NoReturn, TypedDict, cast
 
 from engines.linux import die_with, die_with_parent, forbid_new_privileges
