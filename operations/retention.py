@@ -120,7 +120,7 @@ def delete_expired_when_due(now: datetime) -> None:
         start_in_a_process(now)
 
 
-def start_in_a_process(now: datetime) -> None:
+def start_in_a_process(now: datetime) -> object:
     """Start `run_for_the_scheduler`, in a thread that waits for its process."""
     threading.Thread(target=_run_in_a_process, name="retention", daemon=True).start()
 
