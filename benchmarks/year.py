@@ -136,8 +136,10 @@ def _turn(engine: "InstantEngine", team: "Team", now: datetime, count: int) -> f
     """Submit jobs, and let a round place them; an hour later all have ended. Returns the seconds of the turn."""
     from jobs_app.submission.batch import admitted_batch
     from jobs_app.submission.submit import enter_batch
+    from operations import retention
     from operations.loops import both_turns
 
+    retention.start_in_a_process = retention.run_for_the_scheduler  # at the time of this year, not of the clock
     specs = [{"name": f"job-{n}", "command": "true", "gpus": 1 + n % 2, "tags": {"n": str(n)}} for n in range(count)]
     if specs:
         enter_batch(admitted_batch({"jobs": specs}, team.members.get()))

@@ -119,6 +119,11 @@ class Knowledge:
         }
         return cls(Measured(_most_reported(in_initial_steps)), declared, timed, tuning)
 
+    @property
+    def is_known(self) -> bool:
+        """Whether any rate of the workload is known: all others are guesses without one."""
+        return bool(self.measured.usable or self.trusted())
+
     def with_declared(self, declared: Mapping[tuple[int, int], float]) -> "Knowledge":
         """The same workload, for a job whose owner declares these rates."""
         return Knowledge(self.measured, declared, self.timed, self.tuning)

@@ -1,6 +1,9 @@
 """Retention: delete expired rows in batches, so that no lock is held for long."""
 
 import logging
+import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -38,8 +41,10 @@ NEWEST_ROUNDS = 10
 MOST_FORECASTS = 100_000
 EVERY = timedelta(hours=1)
 TIME_BUDGET = timedelta(seconds=5)
-"""The scheduler continues with its other work after this time, and deletes the rest later."""
+"""Of the rules in one run: it ends after this time, and the next deletes the rest, so that others can write."""
 AGAIN_AFTER = timedelta(minutes=1)
+STOPPED_AFTER = timedelta(minutes=50)
+"""A process that has not ended by then is stopped, before the next is due."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,7 @@ def delete_expired(now: datetime, *, time_budget: timedelta | None = None) -> Re
     start = monotonic()
     measure_files()
     close_month_when_due(now)
-    give_up_at = start + time_budget.total_seconds() if time_budget is not None else float("inf")
+    give_up_at = monotonic() + time_budget.total_seconds() if time_budget is not None else float("inf")
     run = RetentionRun(
         at=now, removed=dict.fromkeys((rule.label for rule in RETENTION_RULES), 0), faults={}, complete=True
     )
@@ -105,14 +110,40 @@ def count_expired(now: datetime) -> dict[str, int]:
 
 
 def delete_expired_when_due(now: datetime) -> None:
-    """Run retention once an hour, or a minute after a run whose time was not enough.
+    """Start retention in a process of its own once an hour, or a minute after a run whose time was not enough.
 
-    A conditional update of `pruned_at` decides which scheduler does it.
+    Sizes of files and figures of months are added up for minutes, in which engines must be heard. A conditional update
+    of `pruned_at` decides which scheduler does it.
     """
-    lease = SchedulerLease.objects.filter(pk=SchedulerLease.Loop.ENGINES)
-    due = lease.filter(Q(pruned_at=None) | Q(pruned_at__lte=now - EVERY) | Q(pruned_at__gt=now))  # a clock was set back
-    if due.update(pruned_at=now) and not delete_expired(now, time_budget=TIME_BUDGET).complete:
-        lease.update(pruned_at=now - EVERY + AGAIN_AFTER)
+    due = _loop().filter(Q(pruned_at=None) | Q(pruned_at__lte=now - EVERY) | Q(pruned_at__gt=now))  # a clock set back
+    if due.update(pruned_at=now):
+        start_in_a_process(now)
+
+
+def start_in_a_process(now: datetime) -> object:
+    """Start `run_for_the_scheduler`, in a thread that waits for its process."""
+    threading.Thread(target=_run_in_a_process, name="retention", daemon=True).start()
+
+
+def _run_in_a_process() -> None:
+    command = ["nice", sys.executable, str(settings.BASE_DIR / "manage.py"), "prune", "--briefly", "--skip-checks"]
+    at_most_s, nowhere = STOPPED_AFTER.total_seconds(), subprocess.DEVNULL
+    try:
+        subprocess.run(command, check=True, timeout=at_most_s, cwd=settings.BASE_DIR, stdout=nowhere)  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        log.exception("retention did not end; it is run again in an hour")
+
+
+def run_for_the_scheduler(now: datetime) -> RetentionRun:
+    """Delete for a few seconds; if that is not enough, the next run is due in a minute."""
+    run = delete_expired(now, time_budget=TIME_BUDGET)
+    if not run.complete:
+        _loop().update(pruned_at=now - EVERY + AGAIN_AFTER)
+    return run
+
+
+def _loop() -> QuerySet[SchedulerLease]:
+    return SchedulerLease.objects.filter(pk=SchedulerLease.Loop.ENGINES)
 
 
 def _delete_in_batches(rule: RetentionRule, now: datetime) -> Iterator[tuple[int, FilesLeft]]:

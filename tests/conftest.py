@@ -30,6 +30,7 @@ from engines.local.host_setup import ensure_runtime
 from engines.slurm.private_cluster import PrivateCluster
 from engines.supervision.container_runtime import find_runtime
 from operations.prepare_host import JOB_USER, SYSTEM_STATE
+from operations.retention import run_for_the_scheduler
 from scheduler_app.round.lease import Loop, lease_renewed
 from tests.engines.slurm_cluster import ends_of_logs, restore, slurm_cluster  # noqa: F401 - a fixture
 from tests.hypothesis_examples import USUAL
@@ -207,6 +208,12 @@ def renewed_outside_transactions(
 
 
 @pytest.fixture
+def retention_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retention runs in the test's transaction, not in a process that cannot see it."""
+    monkeypatch.setattr("operations.retention.start_in_a_process", run_for_the_scheduler)
+
+
+@pytest.fixture
 def lab(
     db: None, settings: Settings, engine_root: Path, job_user: str, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Lab]:
@@ -217,6 +224,7 @@ def lab(
     monkeypatch.setattr("allocation.time_budget.now_s", lambda: 0.0)
     monkeypatch.setattr("engines.local.engine.find_runtime", FOUND_RUNTIME)
     monkeypatch.setattr("scheduler_app.round.tick.lease_renewed", renewed_outside_transactions)
+    monkeypatch.setattr("operations.retention.start_in_a_process", run_for_the_scheduler)
     settings.MOTLEY_ENGINE_ROOT, settings.MOTLEY_JOB_USER, settings.MOTLEY_JOB_PATH = engine_root, job_user, ""
     fleet.engine_over.cache_clear()
     lab = Lab(engine_root)

@@ -5,18 +5,21 @@ from datetime import datetime
 from typing import NamedTuple
 
 import numpy as np
-from django.db.models import Q, Sum
 
 from accounting_app.fairness.budgets import read_budgets, used_up
+from accounting_app.fairness.demand import team_demands
 from allocation.fairness import entitled_shares
-from jobs_app.models import Job, Team
+from jobs_app.models import Team
 
 
 class ActiveTeam(NamedTuple):
-    """Weight of a team with queued or running jobs, and the most GPUs that these can use."""
+    """Weight of a team with demand, and that demand (`TeamDemand`)."""
 
     weight: float
     demand: int
+    """The most GPUs that its jobs can use."""
+    waiting: int = 0
+    """GPUs of its jobs that could start now, by their smallest gangs."""
 
 
 def entitlement(active: Mapping[int, ActiveTeam], gpus: int) -> dict[int, float]:
@@ -27,14 +30,12 @@ def entitlement(active: Mapping[int, ActiveTeam], gpus: int) -> dict[int, float]
 
 
 def active_teams(now: datetime) -> dict[int, ActiveTeam]:
-    """Teams with jobs that run or may start: not held, not waiting for a begin time or a budget."""
-    asking = Job.objects.unfinished().filter(Q(begin_time=None) | Q(begin_time__lte=now), held=False)
+    """Teams with demand: with jobs that run or could start now."""
     budgets = read_budgets(now)
-    if closed := used_up(budgets):
-        asking = asking.exclude(state=Job.State.QUEUED, team__in=closed)
-    demand = dict(asking.order_by().values_list("team").annotate(Sum("gpus_max")))
-    weights = Team.objects.filter(pk__in=demand).values_list("pk", "weight")
+    demands = team_demands(now, closed=used_up(budgets))
+    weights = Team.objects.filter(pk__in=demands).values_list("pk", "weight")
     return {
-        team: ActiveTeam(weight * (budgets[team].weight_part if team in budgets else 1.0), demand[team])
+        team: ActiveTeam(weight * (budgets[team].weight_part if team in budgets else 1.0), one.most, one.waiting)
         for team, weight in weights
+        if (one := demands[team]).most
     }

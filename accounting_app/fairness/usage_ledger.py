@@ -22,7 +22,7 @@ from accounting_app.fairness.entitlement import active_teams, entitlement
 from accounting_app.models import DailyUsage, GpuTypeUsage, LedgerCoverage, QuotaHour, TeamBacklog, TeamUsage
 from allocation.fairness import jain_index, later_backlog
 from cluster_app.models import Gpu, in_service
-from jobs_app.models import Attempt, GpuClaim, Job
+from jobs_app.models import Attempt, GpuClaim
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
@@ -44,13 +44,14 @@ def accrue(now: datetime) -> None:
 
 
 def _accrue_teams(since: datetime, now: datetime, ran: Sequence["HeldGpuTime"]) -> None:
-    entitled = entitlement(active_teams(now), Gpu.objects.present().count())
+    active = active_teams(now)
+    entitled = entitlement(active, Gpu.objects.present().count())
     gpu_s: dict[int, float] = defaultdict(float)
     work_gpu_s: dict[int, float] = defaultdict(float)
     for run in ran:
         gpu_s[run.team] += run.gpu_s
         work_gpu_s[run.team] += run.work_gpu_s
-    waiting, whole_s = _waiting_gpus(now), (now - since).total_seconds()
+    whole_s = (now - since).total_seconds()
     _accrue_backlogs(entitled, work_gpu_s, whole_s)
     add_amounts(
         TeamUsage,
@@ -62,7 +63,7 @@ def _accrue_teams(since: datetime, now: datetime, ran: Sequence["HeldGpuTime"]) 
                 active_s=seconds if team in entitled else 0.0,
                 gpu_s=gpu_s[team] * seconds / whole_s,
                 work_gpu_s=work_gpu_s[team] * seconds / whole_s,
-                waiting_gpu_s=waiting.get(team, 0) * seconds,
+                waiting_gpu_s=active[team].waiting * seconds if team in active else 0.0,
             )
             for minute, seconds in periods_between(since, now, MINUTE)
             for team in entitled.keys() | gpu_s.keys()
@@ -120,12 +121,6 @@ def _gpus_out_of_service() -> dict[int, int]:
     held = Exists(GpuClaim.objects.holding().filter(gpu=OuterRef("pk")))
     out = Gpu.objects.present().exclude(in_service("node__"), healthy=True).exclude(held)
     return dict(out.order_by().values_list("node__gpu_type").annotate(Count("pk")))
-
-
-def _waiting_gpus(now: datetime) -> dict[int, int]:
-    """GPUs by team that jobs which may start now request, by their smallest gangs."""
-    waiting = Job.objects.schedulable(now)
-    return dict(waiting.order_by().values_list("team").annotate(Sum("gpus_min")))
 
 
 def _accrue_days(since: datetime, now: datetime, ran: Sequence["HeldGpuTime"]) -> None:

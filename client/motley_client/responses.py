@@ -362,8 +362,8 @@ class PlanOption(TypedDict):
     gpus: int
     replicas: int
     nodes: int
-    rate: float
-    source: str
+    rate: float | None
+    source: str | None
     cost_per_hour: float
     run_seconds: float | None
     cost: float | None

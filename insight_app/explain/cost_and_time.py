@@ -21,6 +21,7 @@ UNKNOWN = (
     "Cost and time are not shown: the job does not state its total steps, and too few jobs have ended to estimate "
     "its run time."
 )
+UNKNOWN_RATE = "Cost and time are not shown: how fast the job runs is not known."
 IN_GPU_HOURS = "The cost is in GPU-hours, because no price per hour is set for"
 
 
@@ -71,12 +72,15 @@ class CostAndTime:
     why_none: str = ""
 
 
-def cost_and_time(candidates: Sequence[Candidate], length: Length | None) -> CostAndTime:
-    """Cost and time of a job of this length on each candidate, the fastest of which comes first. Pure."""
+def cost_and_time(candidates: Sequence[Candidate], length: Length | None, *, unknown: str = UNKNOWN) -> CostAndTime:
+    """Cost and time of a job of this length on each candidate, the fastest of which comes first. Pure.
+
+    `unknown` says why there is no length.
+    """
     unpriced = sorted({one.gpu_type for one in candidates if not one.cost_per_hour})
     unit = CostUnit.GPU_HOURS if unpriced else CostUnit.PRICE
     if not candidates or length is None:
-        return CostAndTime([], unit, why_none=UNKNOWN if candidates else NOWHERE)
+        return CostAndTime([], unit, why_none=unknown if candidates else NOWHERE)
     points = [_point(one, length, unit) for one in candidates]
     options = [
         CostOption(one.gpu_type, one.gpus, *point, preferred=n == 0, pareto_optimal=best)

@@ -4,7 +4,7 @@ Throughputs come from the same code as in a round.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from allocation.gangs import holds_equal_parts, servable_gpus
 from allocation.types import Floats
 from cluster_app.storage import PLACES, WORDS
 from estimation.rates import Source
-from insight_app.explain.cost_and_time import Candidate, Length, cost_and_time, estimated_length
+from insight_app.explain.cost_and_time import UNKNOWN, UNKNOWN_RATE, Candidate, Length, cost_and_time, estimated_length
 from insight_app.explain.dry_run_inputs import DryRunInputs, FreeOnNode, read_inputs, row_of
 from jobs_app.submission.admission import Admitted
 from jobs_app.submission.enqueue import draft
@@ -29,10 +29,14 @@ from scheduler_app.round.inputs import (
     JobRow,
     TypeRow,
 )
-from scheduler_app.round.job_options import Timing, gangs_on, job_options_of, units_of
+from scheduler_app.round.job_options import Timing, gangs_on, job_options_of, knowledge_of, units_of
 
 NEAR_WINDOW = timedelta(days=1)
 """Windows that begin later are not mentioned."""
+RATE_NOT_KNOWN = (
+    " How fast it runs is not known before it has reported progress, unless it declares rates: until then GPU types "
+    "are compared by their specifications, and by what other jobs gain from them."
+)
 NOTHING_HELD = InService([], [], [], {})
 
 
@@ -46,10 +50,11 @@ class PlanOption:
     """As many as GPUs, unless a replica takes several."""
     nodes: int
     rate: float | None
+    """None if it cannot run so (on no nodes), or if no rate of its workload is known."""
     source: str | None
     cost_per_hour: float
     run_seconds: float | None
-    """None if the number of steps is unknown."""
+    """None if the number of steps is unknown, or the rate."""
     cost: float | None
     can_start_now: bool
     free_gpus: int
@@ -66,6 +71,8 @@ class Rated(NamedTuple):
     rate: Floats
     """0 where it cannot run."""
     source: Sequence[int]
+    known: bool
+    """Whether any rate of the workload is known; if not, only the ratios between configurations mean something."""
 
 
 def dry_run(data: Any, *, owner: User) -> dict[str, Any]:
@@ -78,20 +85,33 @@ def dry_run_of_admitted(asked: Admitted) -> dict[str, Any]:
     job = row_of(draft(asked))
     inputs = read_inputs(job, asked.team)
     rated = _rated(job, inputs)
-    return _plan(asked, job, inputs, able=_able(job, inputs, rated), length=_length(job, inputs, rated, asked.owner))
+    length = _length(job, inputs, rated, asked.owner)
+    return _plan(asked, job, inputs, able=_able(job, inputs, rated), known=rated.known, length=length)
 
 
 def _plan(
-    asked: Admitted, job: JobRow, inputs: DryRunInputs, *, able: Sequence[PlanOption], length: Length | None
+    asked: Admitted,
+    job: JobRow,
+    inputs: DryRunInputs,
+    *,
+    able: Sequence[PlanOption],
+    known: bool,
+    length: Length | None,
 ) -> dict[str, Any]:
     """Options, notes and costs, as of the time at which the draft was made. Pure."""
     options = _options_of(job, inputs, able)
+    note = _note(options, asked, inputs.budget) + _note_of_window(job, options, inputs, job.created_at)
     return {
         "valid": True,
-        "options": [asdict(option) for option in options],
-        "note": _note(options, asked, inputs.budget) + _note_of_window(job, options, inputs, job.created_at),
-        "cost_and_time": cost_and_time(_candidates(able), length),
+        "options": [asdict(option if known else _without_rate(option)) for option in options],
+        "note": note if known or not able else note + RATE_NOT_KNOWN,
+        "cost_and_time": cost_and_time(_candidates(able), length, unknown=UNKNOWN if known else UNKNOWN_RATE),
     }
+
+
+def _without_rate(option: PlanOption) -> PlanOption:
+    """The option of a job whose rate is not known; its place among the others is what is assumed of GPU types."""
+    return replace(option, rate=None, source=None, run_seconds=None, cost=None)
 
 
 def _candidates(able: Sequence[PlanOption]) -> list[Candidate]:
@@ -123,7 +143,7 @@ def _options_of(job: JobRow, inputs: DryRunInputs, able: Sequence[PlanOption]) -
 
 def _length(job: JobRow, inputs: DryRunInputs, rated: Rated, owner: User) -> Length | None:
     if job.total_steps:
-        return Length(job.total_steps)
+        return Length(job.total_steps) if rated.known else None
     if inputs.estimator is None:
         return None
     capacity = np.array([sum(node.gpus for node in inputs.nodes_of(kind)) for kind in inputs.types], dtype=np.int64)
@@ -165,12 +185,13 @@ def _smallest_and_fastest(options: Sequence[PlanOption]) -> list[PlanOption]:
 
 def _rated(job: JobRow, inputs: DryRunInputs) -> Rated:
     offered = _offered(job, inputs)
-    rate, source = _rates(job, inputs, offered)
+    rate, source, known = _rates(job, inputs, offered)
     holds = [_holds(job, inputs, offered, k) for k in range(len(rate))]
-    return Rated(offered, np.where(holds, rate, 0), source)
+    return Rated(offered, np.where(holds, rate, 0), source, known)
 
 
-def _rates(job: JobRow, inputs: DryRunInputs, offered: Configurations) -> tuple[Floats, list[int]]:
+def _rates(job: JobRow, inputs: DryRunInputs, offered: Configurations) -> tuple[Floats, list[int], bool]:
+    """Rates and sources (K,), and whether any rate of the workload is known."""
     anywhere = job._replace(mounts=[], image="", volunteers=())  # there are no nodes in these rows
     rows = InputRows(
         types=list(inputs.types),
@@ -192,7 +213,8 @@ def _rates(job: JobRow, inputs: DryRunInputs, offered: Configurations) -> tuple[
     )
     now = timezone.now()
     options = job_options_of(rows, NOTHING_HELD, offered, [anywhere], Timing(now, 0.0, 0.0, now))
-    return options.rate[0], options.source[0].tolist()
+    (knowledge,), _ = knowledge_of(rows, [anywhere])
+    return options.rate[0], options.source[0].tolist(), knowledge.is_known
 
 
 def _option(

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.contrib.auth.models import User
@@ -12,7 +13,7 @@ from structlog.contextvars import bound_contextvars
 
 from database.bulk_insert import insert_many
 from database.bulk_update import rewrite
-from jobs_app.lifecycle.attempt_endings import AttemptEnd, end_attempt
+from jobs_app.lifecycle.attempt_endings import AttemptEnd, end_attempts
 from jobs_app.measurement.counters import Count, tally
 from jobs_app.models import Attempt, Job, JobEvent, Metric
 from jobs_app.models.job import arrival_of
@@ -20,6 +21,7 @@ from jobs_app.models.job import arrival_of
 State = Attempt.State
 Kind = JobEvent.Kind
 StopReason = Attempt.StopReason
+TOLD_TO_STOP = frozenset(Attempt.AT_ENGINE) - {State.STOPPING}
 
 
 def record(job: Job, kind: Kind, message: str = "", *, actor: User | None = None, attempt: int | None = None) -> None:
@@ -33,10 +35,22 @@ def about_attempt(attempt: Attempt) -> AbstractContextManager[None]:
     return bound_contextvars(job_id=str(attempt.job_id), attempt=attempt.number, node=node, round=attempt.round_number)
 
 
+class StopOrder(NamedTuple):
+    """Why an attempt is to stop, and a note for its people."""
+
+    reason: StopReason
+    note: str = ""
+
+
 def lock_job(job_id: UUID) -> None:
     """Lock the job, then its live attempts (always in this order), until the transaction ends."""
-    list(Job.objects.select_for_update().filter(pk=job_id).values_list("pk"))
-    list(Attempt.objects.live().select_for_update().filter(job=job_id).values_list("pk"))
+    lock_jobs([job_id])
+
+
+def lock_jobs(ids: Collection[UUID]) -> None:
+    """Lock the jobs in the order of their ids, then their live attempts, until the transaction ends."""
+    list(Job.objects.select_for_update().filter(pk__in=ids).order_by("pk").values_list("pk"))
+    list(Attempt.objects.live().select_for_update().filter(job__in=ids).order_by("pk").values_list("pk"))
 
 
 @transaction.atomic
@@ -101,8 +115,29 @@ def stop_attempt_of(job: Job, reason: StopReason, *, note: str, actor: User | No
             Job.objects.filter(pk=job.pk, state__in=Job.ACTIVE).update(state=Job.State.STOPPING, message=note)
             record(job, Kind.STOPPING, f"{reason.label}: {note}" if note else reason.label, actor=actor)
         if waiting:
-            withdraw(waiting, reason, note=note)
+            withdraw_all({waiting.pk: StopOrder(reason, note)})
         return bool(told or waiting) or Attempt.objects.at_engine().filter(job=job).exists()
+
+
+@transaction.atomic
+def stop_attempts(orders: Mapping[UUID, StopOrder]) -> None:
+    """Request the stops of these jobs' attempts in bulk, as `stop_attempt_of` does for reasons other than a cancel."""
+    lock_jobs(orders.keys())
+    live = Attempt.objects.live().filter(job__in=orders.keys()).order_by("pk")
+    of_jobs = list(live.values_list("pk", "job", "state"))
+    told = {pk: job for pk, job, state in of_jobs if state in TOLD_TO_STOP}
+    now = timezone.now()
+    Attempt.objects.filter(pk__in=told).update(state=State.STOPPING, stopping_at=now, stop_told_at=None)
+    rewrite(Attempt, ("stop_reason", "stop_note"), {pk: orders[job] for pk, job in told.items()})
+    active = Job.objects.filter(pk__in=told.values(), state__in=Job.ACTIVE).values_list("pk", flat=True)
+    rewrite(Job, ("state", "message"), {job: (Job.State.STOPPING, orders[job].note) for job in active})
+    insert_many(JobEvent, [_stopping_event(job, orders[job]) for job in told.values()])
+    withdraw_all({pk: orders[job] for pk, job, state in of_jobs if state == State.CLAIMED})
+
+
+def _stopping_event(job: UUID, order: StopOrder) -> dict[str, Any]:
+    words = f"{order.reason.label}: {order.note}" if order.note else order.reason.label
+    return {"job_id": job, "kind": Kind.STOPPING, "message": words[:500]}
 
 
 def preempt(notes: Mapping[int, str], moved: Collection[int] = ()) -> set[int]:
@@ -124,10 +159,16 @@ def preempt(notes: Mapping[int, str], moved: Collection[int] = ()) -> set[int]:
     return {pk for pk, _, _ in told}
 
 
-def withdraw(attempt: Attempt, reason: StopReason, *, note: str = "") -> None:
-    """End an attempt that was never launched."""
-    Attempt.objects.filter(pk=attempt.pk, state=State.CLAIMED).update(stop_reason=reason, stop_note=note)
-    end_attempt(attempt, AttemptEnd(timezone.now()))
+@transaction.atomic
+def withdraw_all(orders: Mapping[int, StopOrder]) -> None:
+    """End these attempts as far as they still wait for their GPUs: they have no processes."""
+    if not orders:
+        return
+    claimed = Attempt.objects.filter(pk__in=orders, state=State.CLAIMED)
+    lock_jobs(set(claimed.values_list("job", flat=True)))
+    still = list(claimed.values_list("pk", flat=True))
+    rewrite(Attempt, ("stop_reason", "stop_note"), {pk: orders[pk] for pk in still})
+    end_attempts(dict.fromkeys(still, AttemptEnd(timezone.now())))
 
 
 def record_process_exit_proof(attempts: Iterable[int], *, at: datetime) -> None:

@@ -14,7 +14,14 @@ from cluster_app.gpu_faults import note_failed_hooks
 from database.bulk_update import rewrite
 from engines.protocol import AttemptReport, EngineError, Phase, Progress, SiteReason, StopReason
 from jobs_app.lifecycle.attempt_endings import AttemptEnd, end_attempts
-from jobs_app.lifecycle.attempts import about_attempt, note_running, record_process_exit_proof, stop_attempt_of
+from jobs_app.lifecycle.attempts import (
+    StopOrder,
+    about_attempt,
+    lock_jobs,
+    note_running,
+    record_process_exit_proof,
+    stop_attempts,
+)
 from jobs_app.measurement.progress_reports import ProgressDelta, note_progress, record_unreadable_lines
 from jobs_app.models import Attempt, GpuClaim, Job, Reason
 from scheduler_app.round.lease import Fence
@@ -183,15 +190,21 @@ def _store_devices(devices: Mapping[int, Mapping[str, str]]) -> None:
 
 def _withdraw_waiting(reports: Iterable[AttemptReport], now: datetime) -> None:
     """Store why the site has not started an attempt, and after a while requeue its job."""
-    for report in reports:
-        waiting = Attempt.objects.filter(pk=report.attempt, state=State.LAUNCHING).select_related("job")
-        for attempt in waiting:
-            starting = Job.objects.filter(pk=attempt.job_id, state=Job.State.STARTING)
-            starting.update(reason=Reason.SITE_QUEUE, message=report.message[:500])
-            if attempt.launched_at and now - attempt.launched_at > WITHDRAW_AFTER:
-                with about_attempt(attempt):
-                    log.warning("the site has not started the attempt: %s", report.message)
-                    stop_attempt_of(attempt.job, Attempt.StopReason.WITHDRAW, note=report.message[:500])
+    words = {report.attempt: report.message[:500] for report in reports}
+    if not words:
+        return
+    waiting = list(Attempt.objects.filter(pk__in=words, state=State.LAUNCHING).order_by("job"))
+    lock_jobs([attempt.job_id for attempt in waiting])
+    said = {attempt.job_id: words[attempt.pk] for attempt in waiting}
+    starting = Job.objects.filter(pk__in=said, state=Job.State.STARTING).values_list("pk", "reason", "message")
+    new = [job for job, reason, message in starting if (reason, message) != (Reason.SITE_QUEUE, said[job])]
+    rewrite(Job, ("reason", "message"), {job: (Reason.SITE_QUEUE, said[job]) for job in new})
+    late = [one for one in waiting if one.launched_at and now - one.launched_at > WITHDRAW_AFTER]
+    for attempt in late:
+        with about_attempt(attempt):
+            log.warning("the site has not started the attempt: %s", words[attempt.pk])
+    if late:
+        stop_attempts({one.job_id: StopOrder(Attempt.StopReason.WITHDRAW, words[one.pk]) for one in late})
 
 
 def _store_over(reports: Sequence[AttemptReport], known: StoredAttempts, now: datetime) -> None:
@@ -258,10 +271,18 @@ def _note_missing_storage(reports: Iterable[AttemptReport], now: datetime) -> No
 
 def _release_what_is_free(reports: Iterable[AttemptReport], now: datetime) -> None:
     """Release the GPUs of ended attempts but those of silent nodes and busy ones: a dead GPU keeps no other."""
-    for report in reports:
-        kept = Q(gpu__node__name__in=report.silent_nodes) | Q(gpu__uuid__in=report.busy_gpus)
-        free = GpuClaim.objects.open().filter(attempt=report.attempt).exclude(kept)
-        free.update(released_at=Greatest(now, Coalesce("held_from", now)))
+    by_attempt = {report.attempt: report for report in reports}
+    if not by_attempt:
+        return
+    claims = GpuClaim.objects.open().filter(attempt__in=by_attempt)
+    free = [
+        claim
+        for claim, attempt, node, uuid in claims.values_list("pk", "attempt", "gpu__node__name", "gpu__uuid")
+        if node not in by_attempt[attempt].silent_nodes and uuid not in by_attempt[attempt].busy_gpus
+    ]
+    if free:
+        still = GpuClaim.objects.open().filter(pk__in=free)
+        still.update(released_at=Greatest(now, Coalesce("held_from", now)))
 
 
 def _kill_left_over(fence: Fence, over: Iterable[AttemptReport], known: StoredAttempts, engine: RunsAttempts) -> None:

@@ -23,8 +23,8 @@ from engines.accounts import account_name
 from engines.protocol import CpuLimit, Engine, EngineUnreachable, Image, Launch, NodeFault, NodeShare, StopReason
 from estimation.checkpoint_plan import CheckpointTerms
 from jobs_app.code.storage import path_of
-from jobs_app.lifecycle.attempt_endings import AttemptEnd, AttemptIsNotLive, end_attempt
-from jobs_app.lifecycle.attempts import about_attempt, withdraw
+from jobs_app.lifecycle.attempt_endings import AttemptEnd, AttemptIsNotLive, end_attempt, end_attempts
+from jobs_app.lifecycle.attempts import StopOrder, about_attempt, withdraw_all
 from jobs_app.models import Attempt, GpuClaim, Job, Reason
 from jobs_app.secrets import SecretGone, UsableSecrets
 from jobs_app.submission.images import may_fetch
@@ -163,19 +163,16 @@ def _withdraw_from_cordoned_nodes() -> None:
     cordoned = dict(Node.objects.exclude(state=Node.State.READY).values_list("name", "reason"))
     waiting = GpuClaim.objects.open().filter(attempt__state=State.CLAIMED, gpu__node__name__in=cordoned)
     node_of = dict(waiting.values_list("attempt", "gpu__node__name"))
-    for attempt in Attempt.objects.filter(pk__in=node_of).select_related("job").order_by("job"):
-        node = node_of[attempt.pk]
-        with about_attempt(attempt), suppress(AttemptIsNotLive):
-            withdraw(attempt, Attempt.StopReason.DRAIN, note=f"{node}: {cordoned[node]}")
+    why = {node: StopOrder(Attempt.StopReason.DRAIN, f"{node}: {reason}") for node, reason in cordoned.items()}
+    withdraw_all({attempt: why[node] for attempt, node in node_of.items()})
 
 
 def _withdraw_from_disabled_engines(now: datetime) -> None:
     """End attempts that are not yet launched at an engine that was disabled; their jobs go back to the queue."""
     disabled = EngineRow.objects.filter(enabled=False).values_list("name", flat=True)
     unsent = Attempt.objects.filter(state=State.LAUNCHING, launched_at=None, engine__in=list(disabled))
-    for attempt in unsent.select_related("job"):
-        with about_attempt(attempt), suppress(AttemptIsNotLive):
-            end_attempt(attempt, AttemptEnd(now, lost=True, message=f"The engine {attempt.engine} was disabled."))
+    engine_of = unsent.values_list("pk", "engine")
+    end_attempts({pk: AttemptEnd(now, lost=True, message=f"The engine {name} was disabled.") for pk, name in engine_of})
 
 
 def _send_launches(fence: Fence, running: dict[str, Engine], now: datetime) -> None:

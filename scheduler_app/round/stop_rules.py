@@ -25,7 +25,7 @@ from django.db.models.functions import Cast, Ceil, Coalesce
 from cluster_app.models import Node, NodeQuerySet
 from connections_app.engine_registry import engines
 from engines.protocol import EngineError
-from jobs_app.lifecycle.attempts import stop_attempt_of
+from jobs_app.lifecycle.attempts import StopOrder, stop_attempts
 from jobs_app.models import Attempt, GpuClaim, Job
 from scheduler_app.models import SchedulerLease
 from scheduler_app.round.lease import Fence
@@ -35,7 +35,7 @@ State = Attempt.State
 Item = TypeVar("Item")
 FRESH_WATCH = timedelta(minutes=2)
 """GPUs were last read so recently, or whether they are still idle is not known."""
-PER_TRANSACTION = 50
+PER_TRANSACTION = 500
 """Attempts that are told to stop, or declared lost, in one transaction."""
 
 
@@ -66,9 +66,11 @@ class DueStop(NamedTuple):
 def stop_due(fence: Fence, due: Sequence[DueStop]) -> None:
     """Stop these jobs gracefully, some in each transaction."""
     for batch in batches(due):
+        orders: dict[UUID, StopOrder] = {}
+        for job, reason, note in batch:  # of several rules the first counts
+            orders.setdefault(job, StopOrder(reason, note))
         with fence.transaction():
-            for job, reason, note in batch:
-                stop_attempt_of(Job.objects.get(pk=job), reason, note=note)
+            stop_attempts(orders)
 
 
 def _running() -> QuerySet[Attempt]:

@@ -10,7 +10,7 @@ from math import e
 import pytest
 from django.db.models import Sum
 
-from accounting_app.fairness.entitlement import ActiveTeam, entitlement
+from accounting_app.fairness.entitlement import ActiveTeam, active_teams, entitlement
 from accounting_app.fairness.history import WINDOWS, cluster_states, fairness, hours_of_days
 from accounting_app.fairness.usage_ledger import (
     MINUTE,
@@ -23,7 +23,7 @@ from accounting_app.fairness.usage_ledger import (
 from accounting_app.models import GpuTypeUsage, LedgerCoverage, TeamBacklog, TeamUsage
 from allocation.fairness import FORGOTTEN_S
 from cluster_app.models import Gpu, GpuType, Node
-from jobs_app.models import Attempt, GpuClaim, Job
+from jobs_app.models import Attempt, GpuClaim, Job, JobArray, Team
 from tests.service_lab import Lab, lab_of_rows
 from tests.shared_rows import shared_rows
 
@@ -123,6 +123,31 @@ def test_a_team_whose_jobs_are_all_held_is_entitled_to_nothing(lab: Lab) -> None
     LedgerCoverage.extend(NOON)
     accrue(NOON + HOUR / 2)
     assert not TeamUsage.objects.exists()
+
+
+def test_what_could_not_start_is_no_demand(lab: Lab) -> None:
+    lab.node("n1", gpus=8)
+    first = lab.submit(gpus=1, owner=lab.user("bob", "language"))
+    lab.submit(gpus=4, owner=first.owner, after=[{"job": str(first.pk)}])
+    paused, held = lab.submit(gpus=4), lab.submit(gpus=4)
+    Job.objects.filter(pk=paused.pk).update(eligible_at=lab.now + timedelta(seconds=60))
+    Job.objects.filter(pk=held.pk).update(held=True)
+    assert {str(Team.objects.get(pk=team)): one for team, one in active_teams(lab.now).items()} == {
+        "language": ActiveTeam(weight=1, demand=1, waiting=1)
+    }
+
+
+def test_of_an_array_what_its_limit_lets_start_is_demand(lab: Lab) -> None:
+    lab.node("n1", gpus=8)
+    lab.submit(gpus={"min": 2, "max": 4}, array={"start": 0, "end": 99, "at_a_time": 5})
+    lab.submit(gpus=1)
+    tasks = list(Job.objects.exclude(array=None).order_by("array_index"))
+    Job.objects.filter(pk__in=[task.pk for task in tasks[:2]]).update(state=Job.State.RUNNING)
+    (team,) = active_teams(lab.now).values()
+    assert (team.waiting, team.demand) == (3 * 2 + 1, 5 * 4 + 1)
+    JobArray.objects.update(at_a_time=1)
+    (team,) = active_teams(lab.now).values()
+    assert (team.waiting, team.demand) == (1, 2 * 4 + 1)
 
 
 def test_a_team_whose_jobs_all_have_a_later_begin_time_is_entitled_to_nothing(lab: Lab) -> None:

@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from cluster_app.feasibility_cache import ACCEPTANCE
 from cluster_app.services import drain
+from insight_app.explain.cost_and_time import UNKNOWN_RATE
 from insight_app.explain.decisions import explain_job
 from insight_app.explain.dry_run import dry_run
 from jobs_app.errors import InvalidSpec
@@ -37,6 +38,23 @@ def test_each_gpu_type_is_listed_with_its_rate_and_cost(cluster: Lab) -> None:
     assert (a100["rate"], a100["source"], a100["preferred"]) == (20.0, "declared", True)
     assert (a100["run_seconds"], a100["cost"]) == (3600.0, a100["cost_per_hour"])
     assert found["v100"]["source"] == "estimated"
+
+
+def test_a_rate_of_which_nothing_is_known_is_not_told(cluster: Lab) -> None:
+    plan = dry_run(SPEC | {"name": "hello", "command": "echo hi", "total_steps": 100}, owner=cluster.user())
+    found = {option["gpu_type"]: option for option in plan["options"]}
+    a100 = found["a100"]
+    assert (a100["rate"], a100["source"], a100["run_seconds"], a100["cost"]) == (None, None, None, None)
+    assert (a100["nodes"], a100["can_start_now"], a100["preferred"]) == (1, True, True)
+    assert "not known before it has reported progress" in plan["note"]
+    assert (plan["cost_and_time"].options, plan["cost_and_time"].why_none) == ([], UNKNOWN_RATE)
+
+
+def test_a_rate_that_is_known_of_a_type_that_is_away_says_how_fast_others_are(cluster: Lab) -> None:
+    drain(cluster.node("t1", "t4", gpus=1), reason="fan", actor=None)
+    found = options(cluster, rates={"t4": 3.0})
+    assert found["a100"]["rate"] > 3.0
+    assert found["a100"]["source"] == "estimated"
 
 
 def test_without_steps_no_end_is_promised(cluster: Lab) -> None:

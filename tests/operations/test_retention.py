@@ -1,15 +1,17 @@
 """What is out of date goes; what a job or a round still needs stays, however old it is."""
 
+import threading
 from datetime import timedelta
 from io import StringIO
 
 import pytest
+from django.conf import settings
 from django.core.management import call_command
 from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 
-from accounting_app.models import GpuTypeUsage, TeamUsage
+from accounting_app.models import GpuTypeUsage, RetentionRun, TeamUsage
 from audit_app.models import AuditEntry
 from cluster_app.models import GpuType, NodeEvent
 from engines.local.engine import LocalEngine
@@ -198,6 +200,7 @@ def test_what_does_not_go_in_the_time_there_is_goes_later(rounds: None, monkeypa
     assert Round.objects.exclude(archive=None).count() == NEWEST_ROUNDS
 
 
+@pytest.mark.usefixtures("retention_here")
 def test_the_scheduler_prunes_once_an_hour(rounds: None) -> None:
     now = timezone.now()
     SchedulerLease.objects.create(pk=SchedulerLease.Loop.ENGINES)
@@ -209,6 +212,7 @@ def test_the_scheduler_prunes_once_an_hour(rounds: None) -> None:
     assert not Round.objects.filter(number=0).exists()
 
 
+@pytest.mark.usefixtures("retention_here")
 def test_a_clock_that_was_set_back_does_not_stop_pruning(rounds: None) -> None:
     SchedulerLease.objects.create(pk=SchedulerLease.Loop.ENGINES)
     delete_expired_when_due(timezone.now() + 30 * DAY)
@@ -217,6 +221,7 @@ def test_a_clock_that_was_set_back_does_not_stop_pruning(rounds: None) -> None:
     assert not Round.objects.filter(number=0).exists()
 
 
+@pytest.mark.usefixtures("retention_here")
 def test_what_did_not_go_in_its_time_goes_a_minute_later(rounds: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pruning, "ROWS_PER_BATCH", 7)
     monkeypatch.setattr(pruning, "TIME_BUDGET", timedelta(0))
@@ -227,6 +232,37 @@ def test_what_did_not_go_in_its_time_goes_a_minute_later(rounds: None, monkeypat
         delete_expired_when_due(now + timedelta(seconds=seconds))
         counts.append(Round.objects.exclude(archive=None).count())
     assert counts == [93, 93, 86]
+
+
+def test_the_loop_of_the_engines_does_not_wait_for_retention(rounds: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may add up sizes of files and figures of months for minutes."""
+    commands: list[list[str]] = []
+    monkeypatch.setattr("subprocess.run", lambda command, **_: commands.append(command))
+    SchedulerLease.objects.create(pk=SchedulerLease.Loop.ENGINES)
+    for _ in range(2):
+        delete_expired_when_due(timezone.now())
+    for thread in [one for one in threading.enumerate() if one.name == "retention"]:
+        thread.join()
+    assert [command[2:] for command in commands] == [
+        [str(settings.BASE_DIR / "manage.py"), "prune", "--briefly", "--skip-checks"]
+    ]
+    assert Round.objects.exclude(archive=None).count() == 100
+
+
+def test_what_is_added_up_takes_no_time_from_the_rules(rounds: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock_s = 0.0
+
+    def measure() -> None:
+        nonlocal clock_s
+        clock_s += 60
+
+    monkeypatch.setattr(pruning, "measure_files", measure)
+    monkeypatch.setattr(pruning, "monotonic", lambda: clock_s)
+    monkeypatch.setattr(pruning, "ROWS_PER_BATCH", 7)
+    SchedulerLease.objects.create(pk=SchedulerLease.Loop.ENGINES)
+    call_command("prune", "--briefly", stdout=StringIO())
+    assert Round.objects.exclude(archive=None).count() == NEWEST_ROUNDS
+    assert RetentionRun.objects.get().complete
 
 
 def test_a_tick_prunes(lab: Lab) -> None:

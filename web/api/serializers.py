@@ -368,10 +368,14 @@ class PlanOption(serializers.Serializer[Any]):
     gpus = serializers.IntegerField()
     replicas = serializers.IntegerField(help_text="As many as GPUs, unless a replica takes several.")
     nodes = serializers.IntegerField()
-    rate = serializers.FloatField(allow_null=True, help_text="Steps/s of the whole job; null if it cannot run.")
+    rate = serializers.FloatField(
+        allow_null=True, help_text="Steps/s of the whole job; null if it cannot run so (`nodes` is 0), or is not known."
+    )
     source = serializers.ChoiceField(Attempt.RateSource.choices, allow_null=True)  # type: ignore[assignment]  # a field's own
     cost_per_hour = serializers.FloatField()
-    run_seconds = serializers.FloatField(allow_null=True, help_text="Null if `total_steps` is not given.")
+    run_seconds = serializers.FloatField(
+        allow_null=True, help_text="Null if `total_steps` is not given, or the rate not known."
+    )
     cost = serializers.FloatField(allow_null=True)
     can_start_now = serializers.BooleanField()
     free_gpus = serializers.IntegerField(help_text="Free GPUs of this type: healthy and on nodes in service.")

@@ -425,7 +425,7 @@ def _option_row(option: PlanOption) -> Sequence[Cell]:
         "*" if option["preferred"] else "",
         _gpus_of_option(option),
         str(option["nodes"] or ""),
-        number(option["rate"]),
+        number(option["rate"]) or ("not known" if option["nodes"] else ""),
         option["source"] or "",
         three_digits(option["cost_per_hour"]),
         "" if option["run_seconds"] is None else duration(option["run_seconds"]),
