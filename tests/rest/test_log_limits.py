@@ -157,6 +157,16 @@ def test_parts_up_to_the_end_of_the_first(show: Show, ada: APIClient) -> None:
     assert parts < 20
 
 
+def test_of_many_ranks_fewer_lines_are_given(show: Show, ada: APIClient) -> None:
+    job = show(written(b"a\n"))
+    Attempt.objects.filter(job=job).update(nodes=[f"n{n}" for n in range(8)])
+    refused = merged(ada, job, lines=50_001)
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (400, "/lines")
+    assert texts(merged(ada, job, lines=50_000).json()["lines"] + merged(ada, job, lines=1).json()["unfinished"]) == [
+        "a"
+    ]
+
+
 def test_a_cursor_within_a_long_line_goes_on(show: Show, ada: APIClient) -> None:
     log = written(b"x" * MIB)
     job = show(log)
