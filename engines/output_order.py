@@ -69,9 +69,15 @@ class OutputOrder:
                 os.ftruncate(self._file, os.fstat(self._file).st_size - written)
 
 
-def sizes_of(paths: Sequence[Path]) -> tuple[int, ...]:
+def sizes_of(paths: Sequence[Path]) -> list[int]:
     """Sizes of files; of one that does not exist yet, 0."""
-    return tuple(path.stat().st_size if path.exists() else 0 for path in paths)
+    found = []
+    for path in paths:
+        try:
+            found.append(path.stat().st_size)
+        except FileNotFoundError:
+            found.append(0)
+    return found
 
 
 def parse_order(data: bytes) -> list[OrderRecord]:

@@ -18,6 +18,7 @@ from pytest_django import Settings
 
 from connections_app.agents.uploads import NotGzip, UnpackedSize, UnpacksToMore, append_log, checkpoints_of, shared_slot
 from connections_app.errors import TooManyUploads
+from engines.protocol import Stream
 from jobs_app.models import Job
 from tests.played_agent import JOINING, Played, running
 from tests.service_lab import Lab
@@ -230,3 +231,10 @@ def test_a_piece_of_a_log_is_stored_before_the_next_one_may_come(
     monkeypatch.setattr("web.api.agent_messages.append_log", stores)
     assert sender.log(b"one").status_code == 200
     assert seen == [0, 429]
+
+
+def test_a_log_is_stored_up_to_its_limit(settings: Settings, tmp_path: Path) -> None:
+    settings.MOTLEY_AGENT_ROOT = tmp_path
+    sizes = [append_log(1, Stream.STDOUT, at, b"0123456789", most=15) for at in (0, 10, 15, 15)]
+    assert sizes == [10, 15, 15, 15]
+    assert append_log(1, Stream.STDOUT, 15, b"x", most=5) == 15

@@ -1,7 +1,10 @@
 """Readers of logs have an end, a slot and a time: searches, downloads, streams of attempts that were never launched."""
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import AsyncIterator, Callable, Iterator
+from html import unescape
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from django.test import Client
@@ -9,8 +12,11 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from connections_app.logs import download, lines, reading
+from connections_app.logs import merged as merged_log
 from connections_app.logs.ansi import Piece, Style
 from connections_app.logs.download import DownloadTooSlow, LogDownload
+from connections_app.logs.feed import Feeds
+from connections_app.logs.following import Followed, events_of
 from connections_app.long_requests import log_downloads, log_searches
 from engines.output_order import ORDERED
 from engines.protocol import LogChunk, Stream
@@ -123,6 +129,23 @@ def test_a_search_of_a_log_that_grows_ends(show: Show, ada: APIClient) -> None:
     assert (found["lines"], found["complete"], found["more"]) == ([], True, False)
 
 
+def test_a_search_that_has_found_much_goes_on_from_there(
+    show: Show, browser_of_ada: Client, ada: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(merged_log, "PART_LINES", 100)
+    job = show(written(b"".join(b"needle %d\n" % n for n in range(1200))))
+    page, found = f"?{urlencode({'tab': 'logs', 'search': 'needle'})}", list[str]()
+    while page:
+        content = browser_of_ada.get(f"/jobs/{job.pk}{page}").content.decode()
+        found += re.findall(r">(needle \d+)\n", content)
+        following = re.search(r'<a href="([^"]*)">search on', content)
+        page = unescape(following[1]) if following else ""
+    assert found == [f"needle {n}" for n in range(1200)]
+    for wrong in ("x", "7:0:0:0"):
+        query = {"tab": "logs", "search": "needle", "from": wrong}
+        assert browser_of_ada.get(f"/jobs/{job.pk}", query).status_code == 404
+
+
 def test_a_search_finds_what_colours_and_carriage_returns_part(show: Show, ada: APIClient) -> None:
     job = show(written(b"one\n\x1b[31mEr\x1b[0mror\nwas error\rnow fine\n", "größer\n".encode()))
     assert [line["pieces"][0]["text"] for line in merged(ada, job, search="error").json()["lines"]] == ["Er"]
@@ -157,6 +180,16 @@ def test_parts_up_to_the_end_of_the_first(show: Show, ada: APIClient) -> None:
     assert parts < 20
 
 
+def test_of_many_ranks_fewer_lines_are_given(show: Show, ada: APIClient) -> None:
+    job = show(written(b"a\n"))
+    Attempt.objects.filter(job=job).update(nodes=[f"n{n}" for n in range(8)])
+    refused = merged(ada, job, lines=50_001)
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (400, "/lines")
+    assert texts(merged(ada, job, lines=50_000).json()["lines"] + merged(ada, job, lines=1).json()["unfinished"]) == [
+        "a"
+    ]
+
+
 def test_a_cursor_within_a_long_line_goes_on(show: Show, ada: APIClient) -> None:
     log = written(b"x" * MIB)
     job = show(log)
@@ -180,6 +213,27 @@ def test_a_stream_of_an_attempt_that_ended_before_it_was_launched_ends(cluster: 
     cluster.attempt(job, nodes=["n1"], state=Attempt.State.ENDED, outcome=Attempt.Outcome.LOST, ended_at=timezone.now())
     answer = ada.get(f"/api/v1/jobs/{job.pk}/logs?attempt=1", headers=EVENTS)
     assert b"event: eof" in b"".join(_first(answer, 3))
+
+
+def test_on_the_server_of_long_requests_it_ends_too(cluster: Lab) -> None:
+    job = cluster.submit()
+    ended = {"state": Attempt.State.ENDED, "outcome": Attempt.Outcome.LOST, "ended_at": timezone.now()}
+    attempt = cluster.attempt(job, nodes=["n1"], **ended)
+    followed = Followed(job, attempt, Stream.STDOUT, 0, 0, lambda: True)
+
+    async def at_once(work: Callable[..., Any], *args: Any) -> Any:
+        return work(*args)
+
+    events = events_of(followed, Feeds(at_once), at_once)
+    assert b"event: eof" in b"".join(_without_a_loop(events, 2))
+
+
+def _without_a_loop(events: AsyncIterator[bytes], number: int) -> Iterator[bytes]:
+    """The first ones of a generator that waits for nothing; in a loop it would have another connection."""
+    for _ in range(number):
+        with pytest.raises(StopIteration) as stopped:
+            events.__anext__().__await__().send(None)  # type: ignore[attr-defined]
+        yield stopped.value.value
 
 
 def _first(answer: Any, most: int) -> Iterator[bytes]:

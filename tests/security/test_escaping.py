@@ -61,8 +61,9 @@ def test_jobs_find_their_names_and_values_as_they_were_written_and_no_file_is_na
     assert all(re.fullmatch(r"[0-9a-f-]+", name) for name in below)
     for job in jobs:
         assert escape(job.name) in markup_of(browser, f"/jobs/{job.pk}?tab=logs")
-        download = browser.get(f"/jobs/{job.pk}/log")["Content-Disposition"]
-        assert re.fullmatch(r'attachment; filename="[a-z0-9][a-z0-9._-]*\.log"', download)
+        download = browser.get(f"/jobs/{job.pk}/log")
+        assert re.fullmatch(r'attachment; filename="[a-z0-9][a-z0-9._-]*\.log"', download["Content-Disposition"])
+        assert b"".join(download) == f"{job.name}\n{job.name}\n".encode()
 
 
 def test_pages_show_names_as_text(browser: Client, jobs: list[Job]) -> None:

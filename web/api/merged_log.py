@@ -44,7 +44,8 @@ from web.rest.query import query_of
 
 T = TypeVar("T")
 LARGEST_TAIL = 1024 * 1024
-MOST_LINES = 100_000
+MOST_LINES, MOST_LINES_OF_RANKS = 100_000, 400_000
+"""Last lines, and their number times that of ranks: the last lines of each have to be looked at."""
 MOST_LINES_AT_ONCE = 2000
 """Last lines that are found without a slot of a search."""
 DESCRIPTION = """Read the merged log of an attempt: the lines of standard output and standard error of all its ranks, \
@@ -165,6 +166,9 @@ def _read(attempt: Attempt, asked: dict[str, Any], user: int) -> Response:
         return Response(_found(attempt, found))
     ends = asked.get("ends") or ({} if "positions" in asked else ends_of(log, positions, streams))
     if "lines" in asked:
+        if asked["lines"] * len(ranks) > MOST_LINES_OF_RANKS:
+            said = f"Of {len(ranks)} ranks at most {MOST_LINES_OF_RANKS // len(ranks)} lines: ask for one rank."
+            raise serializers.ValidationError({"lines": said})
         return Response(_last_lines(log, ends, streams, asked["lines"], user))
     return _next_part(log, positions, ends, asked)
 

@@ -16,11 +16,11 @@ from connections_app.errors import TooManyLongRequests
 from connections_app.logs.download import LogDownload, merged_blocks
 from connections_app.logs.lines import (
     ALL,
-    MOST_FOUND,
     SEARCH_S,
     STREAMS,
     ShownLine,
     cursor_of,
+    positions_at,
     ranks_of,
     search,
     shown,
@@ -52,7 +52,8 @@ def log_tab(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> 
     attempt, stream, rank = _chosen(request, launched)
     if job.files_deleted_at is not None or attempt is None:
         return {"chosen": None}
-    wanted = request.GET.get("search", "").strip()[:200]
+    wanted, begin = request.GET.get("search", "").strip()[:200], request.GET.get("from", "")
+    asked = ({} if rank is None else {"rank": rank}) | {"search": wanted}
     context: Context = {
         "launched": launched,
         "chosen": attempt,
@@ -60,16 +61,20 @@ def log_tab(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> 
         "streams": [(name, WORDS.get(name, name)) for name in STREAMS if job.setup or name != Stream.SETUP],
         "rank": rank,
         "and_rank": "" if rank is None else f"&rank={rank}",
-        "and_search": "&" + urlencode(({} if rank is None else {"rank": rank}) | {"search": wanted}),
+        "and_search": "&" + urlencode(asked | ({"from": begin} if begin else {})),
         "first_ranks": MOST_RANKS if rank is None and len(attempt.nodes) > MOST_RANKS else 0,
         "tail_kib": TAIL_BYTES // 1024,
         "wanted": wanted,
     }
     try:
-        found = _found(request, attempt, stream, rank, wanted) if wanted else _tail(attempt, stream, rank)
+        if not wanted:
+            return context | _tail(attempt, stream, rank)
+        with log_searches.slot(request.user.pk):
+            found = _found(attempt, stream, rank, wanted, begin)
     except (EngineError, TooManyLongRequests) as error:
         return context | {"fault": str(error)}
-    return context | found
+    further = asked | {"tab": "logs", "attempt": attempt.number, "stream": stream, "from": found["cursor"]}
+    return context | found | {"further": urlencode(further)}
 
 
 def _tail(attempt: Attempt, stream: str, rank: int | None) -> Context:
@@ -84,12 +89,18 @@ def _tail(attempt: Attempt, stream: str, rank: int | None) -> Context:
     }
 
 
-def _found(request: SignedInRequest, attempt: Attempt, stream: str, rank: int | None, wanted: str) -> Context:
-    streams = streams_named(stream)
-    with log_searches.slot(request.user.pk):
-        start = start_of(ranks_of(attempt, rank), streams)
-        found = search(AttemptLog(attempt), wanted, start, streams=streams, within_s=SEARCH_S)
-    return {"found": found.lines[:MOST_FOUND], "is_whole": found.is_whole, "is_ordered": True}
+def _found(attempt: Attempt, stream: str, rank: int | None, wanted: str, begin: str) -> Context:
+    """Lines with the text, from this cursor on, of a search that was not whole; else from the start."""
+    log, streams, ranks = AttemptLog(attempt), streams_named(stream), ranks_of(attempt, rank)
+    try:
+        positions = positions_at(begin, streams) if begin else start_of(ranks, streams)
+    except ValueError as error:
+        raise Http404 from error
+    if not positions.keys() <= set(ranks):
+        raise Http404
+    found = search(log, wanted, positions, streams=streams, within_s=SEARCH_S)
+    cursor = cursor_of(found.positions)
+    return {"found": found.lines, "cursor": cursor, "is_whole": found.is_whole, "is_ordered": True}
 
 
 def _chosen(request: SignedInRequest, launched: Sequence[Attempt]) -> Chosen:
