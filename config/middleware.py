@@ -14,7 +14,8 @@ from django.urls import is_valid_path, reverse
 from django_structlog.middlewares import RequestMiddleware
 from structlog.contextvars import bind_contextvars, clear_contextvars
 
-from config.problems import DATABASE_BUSY, RETRY_AFTER_S, is_rest, problem
+from config.problems import DATABASE_BUSY, DATABASE_DAMAGED, RETRY_AFTER_S, is_rest, problem
+from database.damage import is_damage, note_damage
 from web.rest.throttling import address_of, counter
 
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -90,7 +91,7 @@ def _page_above(path: str) -> str:
 
 
 class DatabaseBusy:
-    """503 instead of 500 where the database is locked, away, or took too long."""
+    """503 instead of 500 where the database is locked, away, damaged, or took too long."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self._get_response = get_response
@@ -99,15 +100,22 @@ class DatabaseBusy:
         return self._get_response(request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        if is_damage(exception):
+            log.error("the database is damaged: %s", exception)
+            note_damage()
+            return _unavailable(request, "database_damaged", DATABASE_DAMAGED)
         if not isinstance(exception, OperationalError | InterfaceError):
             return None
         log.warning("the database did not answer a request: %s", exception)
-        if is_rest(request):
-            answer = problem(request, 503, code="database_busy", detail=DATABASE_BUSY)
-        else:
-            answer = render(request, "503.html", {"detail": DATABASE_BUSY}, status=503)
+        answer = _unavailable(request, "database_busy", DATABASE_BUSY)
         answer["Retry-After"] = RETRY_AFTER_S
         return answer
+
+
+def _unavailable(request: HttpRequest, code: str, detail: str) -> HttpResponse:
+    if is_rest(request):
+        return problem(request, 503, code=code, detail=detail)
+    return render(request, "503.html", {"detail": detail}, status=503)
 
 
 def note_looks(get_response: GetResponse) -> GetResponse:

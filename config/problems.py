@@ -24,6 +24,7 @@ from connections_app.errors import (
     TooManyLongRequests,
     TooManyUploads,
 )
+from database.damage import is_damage, note_damage
 from engines.protocol import EngineError
 from insight_app.errors import InsightError, TooManySolves
 from jobs_app.errors import Conflict, FilesDeleted, InvalidSpec, JobsError, NotAccepted, NotAllowed
@@ -61,6 +62,7 @@ UNAUTHENTICATED = (
     "Send a token: Authorization: Bearer TOKEN. Make one on the page /tokens, or with motley token create."
 )
 DATABASE_BUSY = "The database is locked, did not answer, or would have taken too long for this request. Try again."
+DATABASE_DAMAGED = "The database is damaged: an administrator must restore a backup."
 
 
 def answer(error: Exception, context: dict[str, Any]) -> Response | None:
@@ -71,6 +73,9 @@ def answer(error: Exception, context: dict[str, Any]) -> Response | None:
         return _response(request, 413, code="too_large", detail=too_large(most))
     if isinstance(error, OURS):
         return _answer_of_ours(request, error)
+    if is_damage(error):
+        note_damage()
+        return _response(request, 503, code="database_damaged", detail=DATABASE_DAMAGED)
     if isinstance(error, OperationalError | InterfaceError):
         busy = _response(request, 503, code="database_busy", detail=DATABASE_BUSY)
         busy["Retry-After"] = RETRY_AFTER_S

@@ -7,8 +7,10 @@ import subprocess
 from contextlib import closing
 from pathlib import Path
 
-from django.db import connection
+from django.db import DatabaseError, connection
 from django.db.backends.postgresql.client import DatabaseClient
+
+from database.damage import is_damage
 
 DEBIAN = Path("/usr/lib/postgresql")
 """Where Debian keeps the programs of each version of PostgreSQL."""
@@ -61,12 +63,25 @@ def empty_database() -> None:
 
 
 def _load_sqlite(source: Path | str) -> None:
-    connection.ensure_connection()
+    try:
+        connection.ensure_connection()
+    except DatabaseError as error:
+        if not is_damage(error):
+            raise
+        _set_aside(Path(connection.settings_dict["NAME"]))
+        connection.ensure_connection()
     try:
         with closing(sqlite3.connect(source)) as dump:
             dump.backup(connection.connection)
     except sqlite3.Error as error:
         raise DumpFailed(f"SQLite said: {error}.") from error
+
+
+def _set_aside(file: Path) -> None:
+    """Rename a file that is no database, with those beside it; a new one takes its place."""
+    for path in (file, *(file.with_name(f"{file.name}{end}") for end in ("-wal", "-shm"))):
+        if path.exists():
+            path.replace(path.with_name(f"{path.name}.damaged"))
 
 
 def _run(program: str, *options: str, text: str = "") -> None:

@@ -7,8 +7,10 @@ shows it, with its events.
 
 import gzip
 import json
+import logging
 import os
 import tempfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,6 +29,8 @@ from rest_framework.utils.encoders import JSONEncoder
 from jobs_app.models import Attempt, Job, JobArray, JobDependency, JobEvent
 from jobs_app.serializers import EventAnswer, JobInFull, in_full
 from web.rest.etags import etag_of
+
+log = logging.getLogger(__name__)
 
 SUFFIX = ".jsonl.gz"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -170,5 +174,13 @@ def _lines(folder: Path, pk: str) -> Iterator[bytes]:
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         first, last = path.name.removesuffix(SUFFIX).split("_")
         if first <= pk <= last:
-            with gzip.open(path) as file:
-                yield from file
+            yield from _readable_lines(path)
+
+
+def _readable_lines(path: Path) -> Iterator[bytes]:
+    """Lines of a file; of a damaged one those before the fault."""
+    try:
+        with gzip.open(path) as file:
+            yield from file
+    except (OSError, EOFError, zlib.error):
+        log.exception("the archive of jobs %s is damaged: some of its jobs are not found", path)

@@ -1,5 +1,6 @@
-"""Readiness of this process: the database answers, migrations are applied, the broker, if any, answers."""
+"""Readiness of this process: the database answers and can be written, migrations are applied, the broker answers."""
 
+import os
 from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
@@ -8,10 +9,14 @@ from django.conf import settings
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 
+from database.damage import is_damage, is_noted
+
 if TYPE_CHECKING:
     from redis import Redis
 
 PATIENCE_S = 1.0
+LEAST_FREE_BYTES = 1 << 20
+"""With less, SQLite may not finish a transaction."""
 
 
 def what_is_missing() -> dict[str, str]:
@@ -24,9 +29,19 @@ def _database() -> str:
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
-    except DatabaseError:
-        return "The database does not answer."
-    return ""
+    except DatabaseError as error:
+        return "The database is damaged." if is_damage(error) else "The database does not answer."
+    return "The database is damaged." if is_noted() else ""
+
+
+def _disk() -> str:
+    """Whether SQLite can write: a query that only reads does not tell. PostgreSQL has a disk of its own."""
+    if connection.vendor != "sqlite":
+        return ""
+    disk = os.statvfs(settings.VAR_DIR)
+    if disk.f_flag & os.ST_RDONLY:
+        return "The disk of the service's data cannot be written to."
+    return "The disk of the service's data is full." if disk.f_bavail * disk.f_frsize < LEAST_FREE_BYTES else ""
 
 
 def _migrations() -> str:
@@ -48,7 +63,12 @@ def _broker() -> str:
     return ""
 
 
-PARTS: dict[str, Callable[[], str]] = {"database": _database, "migrations": _migrations, "broker": _broker}
+PARTS: dict[str, Callable[[], str]] = {
+    "database": _database,
+    "migrations": _migrations,
+    "disk": _disk,
+    "broker": _broker,
+}
 
 
 def _are_applied() -> bool:

@@ -21,6 +21,7 @@ from django.utils import timezone
 
 from cluster_app.models import Engine as EngineRow
 from connections_app.engine_registry import engine_named
+from database.damage import forget_damage
 from database.dump import DumpFailed, load_database
 from engines.protocol import Engine, StopReason
 from jobs_app.code.storage import code_root
@@ -67,6 +68,7 @@ def restore_backup(path: Path, *, replace: bool) -> Manifest:
         _restore(folder / CODE, code_root())
         _restore(folder / JOBS, settings.MOTLEY_ARCHIVE_ROOT)
     call_command("migrate", verbosity=0, interactive=False)
+    forget_damage()
     SchedulerLease.objects.update(expires_at=timezone.now())  # of processes that ran at the time of the backup
     return manifest
 

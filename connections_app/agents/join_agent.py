@@ -29,6 +29,8 @@ from jobs_app.models.team import digest_of
 
 LIFETIME = timedelta(hours=24)
 LONGEST_NOTICE = timedelta(hours=24)
+LONGEST_UUID = 80
+"""Of a GPU; that of its column."""
 MOST_OF_A_MACHINE = 2**31 - 1
 """CPUs, or MiB of memory: as many as their columns take."""
 
@@ -168,9 +170,8 @@ def _refuse_machine(joining: Joining) -> None:
 
 def _refuse_gpus(node: str, uuids: Sequence[str]) -> None:
     """Raise `AgentRefused` for GPUs that are named twice, or that another node has."""
-    longest = Gpu._meta.get_field("uuid").max_length
-    if len(set(uuids)) < len(uuids) or any(len(uuid) > longest for uuid in uuids):
-        raise AgentRefused(f"Each GPU of a machine has a UUID of its own, of at most {longest} characters.")
+    if len(set(uuids)) < len(uuids) or any(len(uuid) > LONGEST_UUID for uuid in uuids):
+        raise AgentRefused(f"Each GPU of a machine has a UUID of its own, of at most {LONGEST_UUID} characters.")
     other = Gpu.objects.filter(uuid__in=uuids).exclude(node__name=node).first()
     if other is not None:
         raise AgentRefused(f"The GPU {other.uuid} belongs to the node {other.node}: a machine is one node only.")

@@ -54,7 +54,7 @@ def is_credible(job: TraceJob, ran_s: float) -> bool:
     A simulation goes on until the work is done, by the rates that rounds count on.
     """
     fastest = max((known.steps_per_s for known in job.program.rates), default=0.0)
-    return fastest == 0 or job.total_steps <= fastest * max(MOST_TIMES * ran_s, MOST_S)
+    return fastest == 0 or (job.total_steps or 0) <= fastest * max(MOST_TIMES * ran_s, MOST_S)
 
 
 def stream_trace(parts: Iterable[History], naming: Naming) -> Iterator[TraceJob]:

@@ -45,11 +45,11 @@ def _expected(one: ExpectedRun, nodes: Mapping[int, Sequence[str]]) -> tuple[Any
 
 def _outage(outage: Outage) -> tuple[Any, ...]:
     what = f"{outage.what}: {outage.reason}" if outage.reason else outage.what
-    return ("outage", "", "", "", "", "", "", outage.node, *_times(outage.since, outage.until), what)
+    return ("outage", "", "", "", "", "", "", outage.node, *_times(outage.since, outage.until), as_text(what))
 
 
 def _window(window: NodeWindow) -> tuple[Any, ...]:
-    nodes, what = " ".join(window.nodes), f"{window.what}: {window.reason}"
+    nodes, what = " ".join(window.nodes), as_text(f"{window.what}: {window.reason}")
     return ("window", "", "", as_text(window.team), "", "", "", nodes, *_times(window.since, window.until), what)
 
 

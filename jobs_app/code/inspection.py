@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs_app.code.bounded_stream import BoundedStream
-from jobs_app.code.member_names import MemberNames
+from jobs_app.code.member_names import Links, MemberNames
 from jobs_app.errors import InvalidSpec
 
 LARGEST_BYTES = 512 * 1024 * 1024
@@ -76,15 +76,18 @@ def _content_of(stream: BoundedStream) -> Content:
 
 def _members(stream: BoundedStream) -> Iterator[tuple[tarfile.TarFile, tarfile.TarInfo]]:
     """The members, each of which tar can make inside the folder, beside those before it."""
-    names = MemberNames()
+    names, links = MemberNames(), Links()
     with tarfile.TarFile(fileobj=stream, encoding="utf-8") as archive:  # type: ignore[arg-type]  # it is only read
         while (member := archive.next()) is not None:
             archive.members.clear()  # type: ignore[attr-defined]  # it would keep the attributes of all
             _refuse_special(archive, member)
             _refuse_escape(member)
             names.add(member.name, is_folder=member.isdir())
+            if member.issym():
+                links.add(member.name, member.linkname)
             yield archive, member
             stream.allow_next_member()
+    links.refuse_escapes()
 
 
 def _refuse_excess(files: int, unpacked_bytes: int) -> None:

@@ -15,7 +15,10 @@ import httpcore
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
-NAT64 = ip_network("64:ff9b::/96")
+WITH_IPV4 = tuple(map(ip_network, ("64:ff9b::/96", "::/96", "::ffff:0:0:0/96")))
+"""IPv6 addresses that end with one of IPv4: of NAT64, compatible (deprecated) and translated ones."""
+ISATAP = (0x0000_5EFE, 0x0200_5EFE)
+"""The word before the IPv4 address in those of this tunnel, in any network."""
 
 
 class AddressRefused(Exception):
@@ -51,8 +54,9 @@ def _embedded(address: Address) -> Iterable[Address]:
     """IPv4 addresses embedded in this IPv6 address, to which a translator or tunnel would forward packets."""
     if isinstance(address, IPv6Address):
         teredo = address.teredo or ()
-        nat64 = [IPv4Address(int(address) & 0xFFFFFFFF)] if address in NAT64 else []
-        yield from (one for one in (address.ipv4_mapped, address.sixtofour, *teredo, *nat64) if one is not None)
+        ends_with_ipv4 = any(address in network for network in WITH_IPV4) or int(address) >> 32 & 0xFFFFFFFF in ISATAP
+        last = [IPv4Address(int(address) & 0xFFFFFFFF)] if ends_with_ipv4 else []
+        yield from (one for one in (address.ipv4_mapped, address.sixtofour, *teredo, *last) if one is not None)
 
 
 class GuardedBackend(httpcore.NetworkBackend):

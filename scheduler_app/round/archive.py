@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
@@ -20,6 +21,8 @@ from allocation.quotas import Quotas
 from estimation.rate_evidence import Evidence, table_evidence
 from scheduler_app.models import Round
 from scheduler_app.round.snapshot import Snapshot
+
+log = logging.getLogger(__name__)
 
 PARTS: dict[str, type[Any]] = {"problem": Problem, "inventory": Inventory, "quotas": Quotas, "type_quotas": TypeQuotas}
 LEVEL = 2
@@ -105,7 +108,7 @@ def unpack(blob: bytes) -> Archived:
 
 
 def archive_of(record: Round) -> Archived | None:
-    """The archive of a round, which must not be changed; None if the round failed or the archive has been deleted."""
+    """The archive of a round, which must not be changed; None if it failed, or the archive is deleted or damaged."""
     kept = Round.objects.filter(pk=record.pk).exclude(archive=None).values_list("started_at", flat=True).first()
     return _unpacked(record.pk, kept) if kept else None
 
@@ -114,7 +117,16 @@ def archive_of(record: Round) -> Archived | None:
 def _unpacked(number: int, started_at: datetime) -> Archived | None:
     """Unpacked archive, cached: an archive never changes, but after a restore its number may be another round's."""
     blob = Round.objects.filter(pk=number, started_at=started_at).values_list("archive", flat=True).first()
-    return unpack(bytes(blob)) if blob else None
+    try:
+        return unpack(bytes(blob)) if blob else None
+    except Exception:  # what zipfile, zlib, NumPy and JSON raise at damaged bytes is no list that they promise
+        log.exception("the archive of round %s is damaged: it is shown without its decisions", number)
+        return None
+
+
+def is_damaged(record: Round) -> bool:
+    """Whether the round has an archive that cannot be read."""
+    return archive_of(record) is None and Round.objects.filter(pk=record.pk).exclude(archive=None).exists()
 
 
 def _parts(snapshot: Snapshot) -> dict[str, Any]:

@@ -18,7 +18,8 @@ def replay_round(number: int) -> tuple[Archived, Plan, bool]:
     archived = archive_of(Round(number=number))
     if archived is None:
         raise NotReplayable(
-            f"Round {number} has no snapshot: it failed, its snapshot was deleted, or there was no such round."
+            f"Round {number} has no snapshot: it failed, or there was no such round, or its snapshot was deleted or is "
+            "damaged."
         )
     limited = archived.plan.decision.status == Status.LIMIT
     snapshot = archived.snapshot if limited else archived.snapshot.without_limit()

@@ -17,6 +17,7 @@ Texts that a spreadsheet would take for a formula have an apostrophe in front, w
 
 import csv
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 from typing import NamedTuple
@@ -50,7 +51,10 @@ COLUMNS = (
 )
 
 
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+CELL_BEGINS, FORMULA = r"(?:^|(?<=[;|\t\r\n]))", r"(?='*[=+\-@\t\r])"
+"""The begin of a text, or what comes after a character at which some spreadsheets separate cells: quotes do not help
+there, for they are in the middle of a cell."""
+BEFORE_A_FORMULA, ADDED_APOSTROPHE = re.compile(CELL_BEGINS + FORMULA), re.compile(f"{CELL_BEGINS}'{FORMULA}")
 NEEDED = ("name", "arrival_s")
 NOT_DECLARED = "none"
 IN_GPUS = ("gpus", "min_gpus", "max_gpus")
@@ -63,13 +67,13 @@ CPU_CURVE = '{"1": 0.3, "3": 1}'
 
 
 def as_text(value: str) -> str:
-    """A value that spreadsheets do not take for a formula."""
-    return f"'{value}" if value.lstrip("'").startswith(FORMULA_STARTS) else value
+    """A value that spreadsheets take for no formula, nor for several cells of which one is a formula."""
+    return BEFORE_A_FORMULA.sub("'", value)
 
 
 def from_text(value: str) -> str:
     """The inverse of `as_text`."""
-    return value[1:] if value.startswith("'") and value.lstrip("'").startswith(FORMULA_STARTS) else value
+    return ADDED_APOSTROPHE.sub("", value)
 
 
 class _Size(NamedTuple):

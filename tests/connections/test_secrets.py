@@ -144,7 +144,7 @@ def test_a_name_that_env_has_too_is_refused(ada: APIClient) -> None:
 def session_in(job: Job, who: APIClient) -> Any:
     """The answer to a request for a session, as the server of long requests asks the view."""
     asked: dict[str, Any] = {"HTTP_UPGRADE": "websocket", LONG: True}
-    answer = who.get(f"/api/v1/jobs/{job.pk}/session", **asked)
+    answer: Any = who.get(f"/api/v1/jobs/{job.pk}/session", **asked)
     if answer.status_code == 101:
         answer.give_back()
     return answer

@@ -1,5 +1,6 @@
 """Jobs that ran become a trace, which the simulator replays; names can be replaced by numbers."""
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +14,7 @@ from insight_app.lab.history import read_history
 from insight_app.lab.trace import trace_of
 from jobs_app.models import Attempt, Job
 from simulation.scenario.scenario import Scenario
-from simulation.traces.motley_csv import read_motley_csv, write_motley_csv
+from simulation.traces.motley_csv import as_text, from_text, read_motley_csv, write_motley_csv
 from simulation.traces.trace import Trace
 from tests.rest_callers import caller
 from tests.service_lab import Lab
@@ -147,3 +148,10 @@ def test_more_jobs_need_no_more_queries(lab: Lab, django_assert_max_num_queries:
         ended(lab, lab.submit())
     with django_assert_max_num_queries(few):
         assert len(exported(lab).jobs) == 8
+
+
+@pytest.mark.parametrize("name", ["=1", "a;=1", "a|+b", "x\t=2", "\t=2", "a\n-1", "'=1", "a;''@b", "b; c", "'", "a,b"])
+def test_no_part_of_a_name_is_a_formula_and_a_reader_has_it_as_it_was(name: str) -> None:
+    written = as_text(name)
+    assert not [cell for cell in re.split(r"[;|\t\r\n]", written) if cell.startswith(("=", "+", "-", "@"))]
+    assert from_text(written) == name

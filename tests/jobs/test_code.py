@@ -15,7 +15,9 @@ from pytest_django import DjangoCaptureOnCommitCallbacks, Settings
 from rest_framework.test import APIClient
 
 from jobs_app.code import bounded_stream, inspection
+from jobs_app.code.member_names import Links
 from jobs_app.code.storage import delete_files, path_of
+from jobs_app.errors import InvalidSpec
 from jobs_app.models import CodeArchive, Job, Team
 from operations.retention import delete_expired
 from tests.rest_callers import caller
@@ -95,6 +97,55 @@ def test_a_body_that_cannot_be_unpacked_safely_is_refused(ada: APIClient, body: 
     assert answer.status_code == 422
     assert words in answer.json()["errors"][0]["detail"]
     assert not CodeArchive.objects.exists()
+
+
+def links(**targets: str) -> Links:
+    made = Links()
+    for name, target in targets.items():
+        made.add(name.replace("__", "/"), target)
+    return made
+
+
+@pytest.mark.parametrize(
+    "targets",
+    [
+        {"d__l": "..", "x": "d/l/.."},
+        {"x": "d/l/..", "d__l": ".."},
+        {"a": "d", "d__l": "..", "x": "a/l/../b"},
+        {"d__e__l": "../..", "d__x": "e/l/m/../.."},
+    ],
+)
+def test_links_that_lead_out_by_way_of_each_other_are_refused(targets: dict[str, str]) -> None:
+    with pytest.raises(InvalidSpec, match="leads out of the folder by other links"):
+        links(**targets).refuse_escapes()
+
+
+def test_links_within_the_folder_are_taken_also_where_they_lead_nowhere() -> None:
+    links(d__l="..", x="d/l/d", y="x/../z").refuse_escapes()
+    links(a="b", b="a", c="gone/../there").refuse_escapes()
+
+
+def test_links_that_take_long_to_follow_are_refused() -> None:
+    doubling = links(**{f"l{number}": f"l{number - 1}/../l{number - 1}" for number in range(1, 40)}, l0="gone")
+    doubling.refuse_escapes()
+    slow = Links()
+    for number in range(2000):
+        slow.add(f"l{number}", "a/../" * 800)
+    with pytest.raises(InvalidSpec, match="too often"):
+        slow.refuse_escapes()
+    with pytest.raises(InvalidSpec, match="4,095"):
+        slow.add("long", "a" * 4096)
+
+
+def test_a_body_with_links_that_lead_out_is_refused(ada: APIClient) -> None:
+    file = BytesIO()
+    with tarfile.open(fileobj=file, mode="w:gz") as tar:
+        for name, target in (("d/l", ".."), ("x", "d/l/..")):
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = tarfile.SYMTYPE, target
+            tar.addfile(info)
+    answer = put(ada, file.getvalue())
+    assert (answer.status_code, answer.json()["errors"][0]["code"]) == (422, "unsafe")
 
 
 def test_a_body_with_another_digest_is_refused(ada: APIClient) -> None:

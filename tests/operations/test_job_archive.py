@@ -204,3 +204,11 @@ def broken() -> None:
 def test_what_is_no_job_is_not_found(pk: str, ada: APIClient, cluster: Lab) -> None:
     assert ada.get(f"/api/v1/jobs/{pk}").status_code == 404
     assert ada.get(f"/api/v1/jobs?q={pk}").status_code == 200
+
+
+@pytest.mark.parametrize("kept", [0, 40])
+def test_a_job_of_a_damaged_file_is_not_found_and_no_error(ada: APIClient, old: Job, kept: int) -> None:
+    job_archive.archive_jobs(Job.objects.filter(pk=old.pk))
+    (path,) = archive_files()
+    path.write_bytes(path.read_bytes()[:kept] + bytes(8))
+    assert ada.get(f"/api/v1/jobs/{old.pk}").status_code == 404

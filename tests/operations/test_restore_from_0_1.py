@@ -61,6 +61,16 @@ def site(tmp_path: Path, db: None) -> Site:
     return Site(tmp_path, f"{address}/from_0_1")
 
 
+def test_a_file_that_is_no_database_gives_way_to_a_backup(site: Site, tmp_path: Path) -> None:
+    if connection.vendor != "sqlite":
+        pytest.skip("of SQLite's file")
+    (tmp_path / "motley.sqlite3").write_bytes(b"this is no database" * 500)
+    done = site.manage("restore", "--replace", str(BACKUPS / "backup-0.1-sqlite.motley"))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "motley.sqlite3.damaged").exists()
+    assert site.manage("migrate", "--check").returncode == 0
+
+
 def test_every_row_of_a_backup_of_0_1_is_there_after_its_restore(site: Site) -> None:
     done = site.manage("restore", str(BACKUPS / f"backup-0.1-{connection.vendor}.motley"))
     assert done.returncode == 0, done.stderr

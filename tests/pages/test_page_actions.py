@@ -284,6 +284,31 @@ def test_a_round_without_its_snapshot_says_that_it_cannot_be_replayed(decided, m
     assert "has no snapshot" in web(member).post(reverse("replay", args=[decided.number])).content.decode()
 
 
+@pytest.mark.parametrize("damage", ["garbage", "cut", "one bit"])
+def test_a_round_with_a_damaged_snapshot_is_shown_without_its_decisions(decided, member, web, damage):
+    Round.objects.update(archive=damaged(bytes(Round.objects.get(number=decided.number).archive), damage))
+    Round.objects.update(started_at=decided.started_at + timedelta(microseconds=1))  # unpacked ones are kept by it
+    client = web(member)
+    page = client.get(reverse("round", args=[decided.number]))
+    assert (page.status_code, "is damaged" in page.content.decode()) == (200, True)
+    whole = client.get(f"/api/v1/rounds/{decided.number}")
+    assert (whole.status_code, whole.json()["decisions"]) == (200, [])
+    assert client.get(f"/api/v1/rounds/{decided.number}/decisions").json()["results"] == []
+    job = Job.objects.visible_to(member).first()
+    assert client.get(f"/api/v1/jobs/{job.pk}/explain").status_code == 200
+    assert "is damaged" in client.post(reverse("replay", args=[decided.number])).content.decode()
+
+
+def damaged(blob: bytes, how: str) -> bytes:
+    middle = len(blob) // 2
+    match how:
+        case "garbage":
+            return b"garbage"
+        case "cut":
+            return blob[:middle]
+    return blob[:middle] + bytes([blob[middle] ^ 1]) + blob[middle + 1 :]
+
+
 def test_what_a_job_printed_is_on_its_page_after_its_end(lab, web):
     lab.node("n1")
     printed = r"printf 'a\033[31mred\033[0m 10%%\r 99%%\n<b>bold</b>\n'; echo oops >&2"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from django.db import connection
+from django.db import DatabaseError, connection
 from django.db.migrations.recorder import MigrationRecorder
 from django.test import Client
 from django.utils import timezone
@@ -16,6 +16,7 @@ from jobs_app.lifecycle.commands import cancel_job, requeue_job
 from jobs_app.measurement.counters import Count, tally, total_up, totals
 from jobs_app.models import Job, Notification, Tally, Total
 from operations import readiness
+from operations.management.commands import schedule
 from scheduler_app.finish_time import ClusterLoad, FinishedJob, rho
 from scheduler_app.models import Round, SchedulerLease
 from tests.notification_server import webhook_of
@@ -279,6 +280,22 @@ def test_with_tables_of_yesterday_it_is_not(probe: Client) -> None:
         assert int(answer["Retry-After"]) > 0
     finally:
         recorder.record_applied(last.app, last.name)
+
+
+def test_where_sqlite_cannot_write_it_is_not(db: None, probe: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    if connection.vendor != "sqlite":
+        pytest.skip("PostgreSQL has a disk of its own")
+    monkeypatch.setattr(readiness, "LEAST_FREE_BYTES", 1 << 62)
+    answer = probe.get("/readyz")
+    assert (answer.status_code, answer.json()["missing"]) == (503, {"disk": "The disk of the service's data is full."})
+
+
+def test_once_damage_was_found_it_is_not(db: None, probe: Client, settings, tmp_path) -> None:
+    """As the loops of the scheduler find it, in another process."""
+    settings.VAR_DIR = tmp_path
+    schedule._say_of(DatabaseError("database disk image is malformed"))
+    answer = probe.get("/readyz")
+    assert (answer.status_code, answer.json()["missing"]) == (503, {"database": "The database is damaged."})
 
 
 def test_without_its_broker_it_is_not(db: None, probe: Client, settings) -> None:

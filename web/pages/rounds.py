@@ -20,7 +20,7 @@ from jobs_app.measurement.energy import Energy
 from jobs_app.models import Job
 from scheduler_app.errors import NotReplayable
 from scheduler_app.models import Round
-from scheduler_app.round.archive import Archived, archive_of
+from scheduler_app.round.archive import Archived, archive_of, is_damaged
 from scheduler_app.round.replay import replay_round
 from web.pages.base import SignedInRequest, paginate, show_error
 from web.pages.round_tables import fold_idle, group_by_reason, prices_figure, strip_of
@@ -68,6 +68,7 @@ def _page(request: SignedInRequest, number: int, **more: Any) -> HttpResponse:
     context = {
         "round": record,
         "archived": archived,
+        "damaged": archived is None and is_damaged(record),
         "seconds": sum(record.seconds.values()),
         "energy": energy,
         "energy_in_all": Energy.sum(one.energy for one in energy),

@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.db import DatabaseError, close_old_connections
 from django.utils import timezone
 
+from database.damage import REMEDY, is_damage, note_damage
 from operations.loops import both_turns, engine_turn, round_turn
 from scheduler_app.round.lease import holder_name, release_lease
 
@@ -57,14 +58,22 @@ class Loop(threading.Thread):
         """Run one turn; returns whether it succeeded."""
         try:
             self._turn(holder_name(), timezone.now())
-        except DatabaseError:
-            log.exception("the database did not answer; the next turn tries again")
+        except DatabaseError as error:
+            _say_of(error)
         except Exception:  # whatever it is: a scheduler that stands still is worse than one that tries again
             log.exception("the turn failed; the next one tries again")
         else:
             return True
         close_old_connections()
         return False
+
+
+def _say_of(error: DatabaseError) -> None:
+    if is_damage(error):
+        note_damage()
+        log.exception(REMEDY)
+    else:
+        log.exception("the database did not answer; the next turn tries again")
 
 
 def _run_until_told(loops: list[Loop]) -> None:

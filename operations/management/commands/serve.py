@@ -13,10 +13,11 @@ from typing import Any
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
-from django.db import OperationalError
+from django.db import DatabaseError, OperationalError
 
 from cluster_app.models import Node
 from connections_app.register_machine import register_this_machine
+from database.damage import REMEDY, forget_damage, is_damage
 from engines.attempt_files import write_whole
 from engines.linux import sync
 from engines.protocol import EngineError
@@ -41,6 +42,7 @@ class Command(BaseCommand):
 
     def _serve(self, listening: list[socket.socket], url: str) -> None:
         with _disk_errors_explained():
+            forget_damage()
             call_command("migrate", verbosity=0)
             collect_static_files()
             host = _prepared()
@@ -113,7 +115,11 @@ def _programs(environment: dict[str, str], *, with_samples: bool) -> list[Progra
 def _disk_errors_explained() -> Iterator[None]:
     try:
         yield
-    except (OSError, OperationalError) as error:
+    except (OSError, DatabaseError) as error:
+        if is_damage(error):
+            raise CommandError(f"{REMEDY} ({error})") from error
+        if not isinstance(error, OSError | OperationalError):
+            raise
         raise CommandError(
             f"Motley could not write its data in {settings.VAR_DIR} ({error}): check that the disk is not full, that "
             "you may write there, and that no other program has locked the database."
