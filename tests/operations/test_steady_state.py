@@ -25,6 +25,7 @@ def days(db: None, settings: Settings, tmp_path: Path, monkeypatch: pytest.Monke
     settings.MOTLEY_ARCHIVE_ROOT = tmp_path / "archive"
     for name, kept in KEEP.items():
         setattr(settings, f"MOTLEY_KEEP_{name}", timedelta(days=kept / SHORTER))
+    monkeypatch.setattr("benchmarks.year.NODES", 4)
     monkeypatch.setattr(fleet, "FACTORIES", dict(fleet.FACTORIES))
     yield list(live(DAYS, JOBS_PER_DAY, turns=2))
     fleet.engine_over.cache_clear()

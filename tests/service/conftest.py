@@ -4,11 +4,7 @@ from pathlib import Path
 import pytest
 
 from tests.service.browsing import browser  # noqa: F401 - a fixture
-from tests.service.running_service import Service, a_service, prepare_data_folder
-
-STREAMS, SESSIONS = 64, 33
-"""More than the threads of the web, of which streams and sessions could each take a half."""
-LIMITS = {"MOTLEY_USER_LOG_STREAMS": str(STREAMS), "MOTLEY_USER_SESSIONS": str(SESSIONS)}
+from tests.service.running_service import SESSIONS, STREAMS, Service, a_service, prepare_data_folder
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +23,8 @@ def service(runtime: Path, data_folder: Path) -> Iterator[Service]:
 @pytest.fixture(scope="session")
 def shared_service(runtime: Path, data_folder: Path) -> Iterator[Service]:
     """One with four GPUs for all tests that leave it as they found it: a start takes 12 s of CPU time."""
-    with a_service(prepared=data_folder, **LIMITS) as running:
+    limits = {"MOTLEY_USER_LOG_STREAMS": str(STREAMS), "MOTLEY_USER_SESSIONS": str(SESSIONS)}
+    with a_service(prepared=data_folder, **limits) as running:
         running.declare(a100=4)
         yield running
 

@@ -19,6 +19,9 @@ from tests.deployment import PATIENCE_S, ROOT, Deployment, kill_all, wait_for
 from tests.migrated_database import copy_migrated_file
 from tests.private_servers import free_port
 
+STREAMS, SESSIONS = 64, 33
+"""Limits of a user of the shared service: more than the threads of the web, of which each could take a half."""
+
 
 class Service(Deployment):
     """`make run` without make: the same command in an environment of its own."""

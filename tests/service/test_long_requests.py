@@ -11,8 +11,7 @@ import pytest
 from motley_client import Client
 from motley_client.errors import Conflict, Unreachable
 from tests.deployment import kill_all, wait_for
-from tests.service.conftest import SESSIONS, STREAMS
-from tests.service.running_service import Service
+from tests.service.running_service import SESSIONS, STREAMS, Service
 from tests.service.test_command_with_jobs import submitted
 
 EVENTS = "text/event-stream"

@@ -14,8 +14,7 @@ import pytest
 from motley_client import Client
 from motley_client.errors import AuthError, Conflict, Unreachable
 from tests.deployment import PATIENCE_S, wait_for
-from tests.service.conftest import SESSIONS
-from tests.service.running_service import Service
+from tests.service.running_service import SESSIONS, Service
 from tests.service.test_command_with_jobs import motley, started, submitted
 
 SERVE = "echo here > index.html; exec python3 -u -m http.server --bind 127.0.0.1 0"
