@@ -121,8 +121,10 @@ def delete_expired_when_due(now: datetime) -> None:
 
 
 def start_in_a_process(now: datetime) -> object:
-    """Start `run_for_the_scheduler`, in a thread that waits for its process."""
-    threading.Thread(target=_run_in_a_process, name="retention", daemon=True).start()
+    """Start `run_for_the_scheduler` in a process, and return the thread that waits for it."""
+    waiting = threading.Thread(target=_run_in_a_process, name="retention", daemon=True)
+    waiting.start()
+    return waiting
 
 
 def _run_in_a_process() -> None:
