@@ -23,6 +23,8 @@ from simulation.scenario.generator import generate as generated
 from simulation.scenario.generator_options import SIA, GeneratorOptions
 from simulation.scenario.scenario import Scenario
 from simulation.scenario.setting import InvalidSetting, read_seeds
+from simulation.shadow.accounting import InvalidAccounting
+from simulation.shadow.command import shadow
 from simulation.traces.motley_csv import write_motley_csv
 from simulation.traces.sia import write_sia
 from simulation.traces.trace import InvalidTrace
@@ -34,6 +36,7 @@ FAILED, REFUSED, INTERRUPTED = 1, 2, 130
 POLICY_HELP = f"{', '.join(POLICIES)}; with parameters, for example sia:power=-0.7,gap=0.01."
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+app.add_typer(shadow, name="shadow")
 
 
 @app.callback()
@@ -159,6 +162,7 @@ def main(words: Sequence[str] | None = None) -> None:
     try:
         app(words, prog_name=PROGRAM)
     except (
+        InvalidAccounting,
         InvalidTrace,
         InvalidCluster,
         InvalidSetting,

@@ -1,0 +1,1 @@
+"""Shadow mode: what Motley's policies would have done on a Slurm cluster, from its accounting alone."""

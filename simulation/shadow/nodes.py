@@ -1,0 +1,95 @@
+"""The cluster of a study: nodes as `scontrol show node` or `sinfo` tells them, or as the jobs of accounting used them."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from simulation.cluster import Cluster
+from simulation.shadow.accounting import InvalidAccounting, SlurmJob
+
+NODES_COMMAND = "scontrol show node > nodes.txt"
+
+
+class GpuNode(NamedTuple):
+    """A node with its GPUs of one type."""
+
+    name: str
+    gpu_type: str
+    gpus: int
+
+
+def read_nodes(text: str) -> list[GpuNode]:
+    """Nodes with GPUs of `scontrol show node`, or of `sinfo -N -h -o "%N %G"`; each node once."""
+    found = _of_scontrol(text) if "NodeName=" in text else _of_sinfo(text)
+    nodes = {name: _node(name, gres) for name, gres in found}
+    with_gpus = [node for node in nodes.values() if node is not None]
+    if not with_gpus:
+        raise InvalidAccounting(f"There is no node with GPUs in the list of nodes. Write it by: {NODES_COMMAND}")
+    return with_gpus
+
+
+def _of_scontrol(text: str) -> Iterator[tuple[str, str]]:
+    for record in re.split(r"(?=^NodeName=)", text, flags=re.MULTILINE):
+        name = re.match(r"NodeName=(\S+)", record)
+        gres = re.search(r"\bGres=(\S+)", record)
+        if name and gres:
+            yield name[1], gres[1]
+
+
+def _of_sinfo(text: str) -> Iterator[tuple[str, str]]:
+    for line in text.splitlines():
+        name, _, gres = line.strip().partition(" ")
+        if gres:
+            yield name, gres.strip()
+
+
+def _node(name: str, gres: str) -> GpuNode | None:
+    parts = re.findall(r"(?:^|,)gpu:(?:([A-Za-z][\w.-]*):)?(\d+)", gres)
+    types = {kind.lower() for kind, _ in parts}
+    if len(types) > 1:
+        raise InvalidAccounting(f"The node {name} has GPUs of several types ({gres}): leave it out of the list.")
+    gpus = sum(int(count) for _, count in parts)
+    return GpuNode(name, types.pop() or "gpu", gpus) if gpus else None
+
+
+def nodes_of_jobs(jobs: Sequence[SlurmJob]) -> list[GpuNode]:
+    """The nodes that jobs ran on, each with the most GPUs that jobs had there at once: what is not used is not seen."""
+    changes: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    types: dict[str, str] = {}
+    for job in jobs:
+        for node in job.nodes:
+            here = -(-job.gpus // len(job.nodes))
+            changes[node] += [(job.started_s, here), (job.ended_s, -here)]
+            types[node] = job.gpu_type
+    if not changes:
+        raise InvalidAccounting(f"No job says on which nodes it ran. Give the nodes by --nodes FILE: {NODES_COMMAND}")
+    return [GpuNode(name, types[name], _most_at_once(of_node)) for name, of_node in sorted(changes.items())]
+
+
+def _most_at_once(changes: Iterable[tuple[float, int]]) -> int:
+    held = most = 0
+    for _, change in sorted(changes):
+        held += change
+        most = max(most, held)
+    return most
+
+
+def types_of_nodes(nodes: Iterable[GpuNode]) -> Mapping[str, str]:
+    return {node.name: node.gpu_type for node in nodes}
+
+
+def cluster_of(nodes: Iterable[GpuNode]) -> Cluster:
+    """The nodes as the simulator has them."""
+    by_type: dict[str, list[int]] = defaultdict(list)
+    for node in nodes:
+        by_type[node.gpu_type].append(node.gpus)
+    return Cluster(tuple(by_type), tuple(tuple(sorted(gpus, reverse=True)) for gpus in by_type.values()))
+
+
+def words_of(cluster: Cluster) -> str:
+    """As the option --cluster has it: `a100=4x8,v100=2x4`."""
+    parts = []
+    for kind, nodes in zip(cluster.gpu_types, cluster.node_gpus, strict=True):
+        parts += [f"{kind}={nodes.count(size)}x{size}" for size in sorted(set(nodes), reverse=True)]
+    return ",".join(parts)
