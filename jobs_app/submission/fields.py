@@ -103,7 +103,8 @@ class SecretNames(ListOf):
         names: list[str] = super().to_internal_value(data)
         if len({*names}) < len(names):
             raise serializers.ValidationError("Name each secret once.")
-        if faults := {place: [fault] for place, name in enumerate(names) if (fault := reserved_fault(name))}:
+        faults: Any = {place: [fault] for place, name in enumerate(names) if (fault := reserved_fault(name))}
+        if faults:
             raise serializers.ValidationError(faults)
         return names
 
