@@ -120,11 +120,10 @@ def delete_expired_when_due(now: datetime) -> None:
         start_in_a_process(now)
 
 
-def start_in_a_process(now: datetime) -> object:
-    """Start `run_for_the_scheduler` in a process, and return the thread that waits for it."""
-    waiting = threading.Thread(target=_run_in_a_process, name="retention", daemon=True)
-    waiting.start()
-    return waiting
+def start_in_a_process(now: datetime) -> RetentionRun | None:
+    """Start `run_for_the_scheduler`, in a thread that waits for its process; None: its outcome is not known yet."""
+    threading.Thread(target=_run_in_a_process, name="retention", daemon=True).start()
+    return None
 
 
 def _run_in_a_process() -> None:

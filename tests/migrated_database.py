@@ -23,7 +23,7 @@ from tests.private_servers import POSTGRESQL
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / ".cache" / "migrated"
-MIGRATED_BY = ("*_app/**/*.py", "config/*.py", "database/*.py", "rest/**/*.py", "uv.lock")
+MIGRATED_BY = ("*_app/**/*.py", "config/*.py", "database/*.py", "web/rest/**/*.py", "uv.lock")
 """Files that what `migrate` writes may depend on: migrations, what they import, and models, for permissions."""
 
 

@@ -16,7 +16,7 @@ from typing import cast
 
 from motley_client.code import PackedCode, packed
 from motley_client.connection import Connection, not_a_motley_service, url_path, without_empty
-from motley_client.errors import InvalidRequest, NotFound
+from motley_client.errors import InvalidRequest, NotFound, ServerError
 from motley_client.responses import (
     FINAL_STATES,
     AppliedPolicy,
@@ -306,9 +306,12 @@ class Client(Connection):
         params = without_empty(query | {"wait": wait_s or None})
         response = self._send("GET", url_path("jobs", job_id, "merged-log"), params=params)
         try:
-            return cast("MergedLog", response.json()), int(response.headers.get("Retry-After", 0))
+            part, after_s = response.json(), int(response.headers.get("Retry-After", 0))
         except ValueError:
             raise not_a_motley_service(response) from None
+        if "more" not in part:
+            raise ServerError("The service is older than this command: it does not say where a log ends. Upgrade it.")
+        return cast("MergedLog", part), after_s
 
     def log_lines(
         self,

@@ -1,7 +1,8 @@
 """Packing of a folder of code into a reproducible archive, named by its SHA-256.
 
-It has the files that Git tracks and those that `.gitignore` does not leave out, less what `.motleyignore` leaves out,
-and, in `.motley/source.json`, the commit, branch and diff of the repository. The same files give the same archive.
+It has the files that Git tracks or would add, or without a repository those that `.gitignore` does not leave out, less
+what `.motleyignore` leaves out, and, in `.motley/source.json`, the commit, branch and diff of the repository. The same
+files give the same archive.
 """
 
 import gzip
@@ -73,10 +74,33 @@ def packed(folder: Path) -> Iterator[PackedCode]:
 
 def code_files(folder: Path) -> list[str]:
     """Paths of the files below `folder`, sorted: tracked by Git, or not ignored."""
-    tracked = [path for path in _git_paths(folder, "ls-files") if os.path.lexists(folder / path)]
-    found = {*_not_ignored(folder), *(path for path in tracked if not (folder / path).is_dir())} - {SOURCE}
+    in_work_tree = _git(folder, "rev-parse", "--is-inside-work-tree").strip() == "true"
+    found = {*(_known_to_git(folder) if in_work_tree else _not_ignored(folder))} - {SOURCE}
     left_out = MotleyIgnore(folder)
     return sorted(path for path in found if not left_out.match(path))
+
+
+def _known_to_git(folder: Path) -> Iterator[str]:
+    """Files that Git tracks or would add: its own excludes (`.git/info/exclude`, `core.excludesFile`) count, too.
+
+    Of a repository in it, such as a submodule, Git names the folder: it is asked there.
+    """
+    yield from _of_repositories(folder, _git_paths(folder, "ls-files", "--cached"))
+    others = _git_paths(folder, "ls-files", "--others", "--exclude-standard")
+    yield from _of_repositories(folder, (path for path in others if not _is_always_left_out(path)))
+
+
+def _of_repositories(folder: Path, paths: Iterable[str]) -> Iterator[str]:
+    for path in paths:
+        here = folder / path
+        if not here.is_dir() or here.is_symlink():
+            yield from [path] if os.path.lexists(here) else []
+        elif (here / ".git").exists():
+            yield from (posixpath.join(path, inner) for inner in _known_to_git(here))
+
+
+def _is_always_left_out(path: str) -> bool:
+    return bool(ALWAYS_LEFT_OUT.match_file(path))
 
 
 class MotleyIgnore:
@@ -225,17 +249,17 @@ def _exclusions(folder: Path) -> list[str]:
 
 
 def _git_paths(folder: Path, *words: str) -> list[str]:
-    return [path for path in _git(folder, *words, "-z", "--", ".").split("\0") if path]
+    return [path for path in _git(folder, *words, "-z", "--", ".", errors="surrogateescape").split("\0") if path]
 
 
-def _git(folder: Path, *words: str) -> str:
+def _git(folder: Path, *words: str, errors: str = "replace") -> str:
     """Output of git; empty where there is no git, or no repository."""
     try:
         done = subprocess.run(  # noqa: S603 - our own words
             ["git", "-C", str(folder), *words],  # noqa: S607 - the user's git
             capture_output=True,
             text=True,
-            errors="replace",
+            errors=errors,
             check=False,
         )
     except OSError:

@@ -93,7 +93,7 @@ class _Backwards:
 
         The begin of the log is one, too.
         """
-        passed, record = 0, 0
+        passed = 0
         for record, n, before, data in self._blocks():
             at = len(data)
             while (at := data.rfind(b"\n", 0, at)) >= 0:

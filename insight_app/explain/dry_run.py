@@ -105,7 +105,7 @@ def _plan(
         "valid": True,
         "options": [asdict(option if known else _without_rate(option)) for option in options],
         "note": note if known or not able else note + RATE_NOT_KNOWN,
-        "cost_and_time": cost_and_time(_candidates(able), length, unknown=UNKNOWN if known else UNKNOWN_RATE),
+        "cost_and_time": cost_and_time(_candidates(able), length, unknown=UNKNOWN_RATE if job.total_steps else UNKNOWN),
     }
 
 

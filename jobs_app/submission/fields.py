@@ -25,6 +25,24 @@ MOST_MOUNTS = 20
 MOST_SECRETS = 50
 
 
+RESERVED_VARIABLES = {
+    "the GPUs of the job": ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"),
+    "the place of rank 0": ("MASTER_ADDR", "MASTER_PORT", "PET_MASTER_ADDR", "PET_MASTER_PORT"),
+    "the nodes and ranks of the job": ("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK"),
+    "how its ranks meet and end": ("PET_RDZV_ID", "PET_RDZV_BACKEND", "PET_SHUTDOWN_TIMEOUT"),
+    "its place in Slurm": ("SLURM_JOB_ID", "SLURMD_NODENAME", "SLURM_STEP_GPUS"),
+}
+"""Environment variables that the service sets, by what they say: those of a job would be lost."""
+
+
+def reserved_fault(name: str) -> str | None:
+    """Why a job may not set this environment variable, by `env` or as the name of a secret; None: it may."""
+    if name.startswith("MOTLEY_"):
+        return "Names that begin with MOTLEY_ are reserved for Motley."
+    said = next((what for what, names in RESERVED_VARIABLES.items() if name in names), None)
+    return f"{name} is reserved: it says {said}, which Motley chooses. Leave it out." if said else None
+
+
 def is_text(value: Any) -> bool:
     """Whether the value is a string without NUL and lone surrogates, which processes and databases refuse."""
     return isinstance(value, str) and not re.search(r"[\0\ud800-\udfff]", value)
@@ -85,6 +103,9 @@ class SecretNames(ListOf):
         names: list[str] = super().to_internal_value(data)
         if len({*names}) < len(names):
             raise serializers.ValidationError("Name each secret once.")
+        faults: Any = {place: [fault] for place, name in enumerate(names) if (fault := reserved_fault(name))}
+        if faults:
+            raise serializers.ValidationError(faults)
         return names
 
 

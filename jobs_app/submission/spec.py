@@ -33,6 +33,7 @@ from jobs_app.submission.fields import (
     ShellText,
     Tags,
     is_text,
+    reserved_fault,
 )
 from jobs_app.submission.images import Image
 from jobs_app.submission.units import Memory, Seconds
@@ -286,7 +287,7 @@ def _sensitivity_fault(attrs: dict[str, Any]) -> str | None:
 def _env_fault(name: str, value: str) -> str | None:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or not is_text(value):
         return "Names consist of letters, digits and '_', and do not begin with a digit; values have no NUL bytes."
-    return "Names that begin with MOTLEY_ are reserved for Motley." if name.startswith("MOTLEY_") else None
+    return reserved_fault(name)
 
 
 class JobChange(Strict):

@@ -74,6 +74,30 @@ def test_the_ignore_file_of_the_repository_holds_in_a_folder_of_it(folder: Path)
     assert code_files(folder / "conf") == ["a.yaml"]
 
 
+def test_what_git_would_not_add_by_its_own_excludes_stays_behind(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(folder, {"secrets.txt": "", "notes.swp": "", "__pycache__/a.pyc": "", "new/b.py": ""})
+    (tmp_path / "excludes").write_text("*.swp\n")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(tmp_path / "gitconfig"))
+    (tmp_path / "gitconfig").write_text(f"[core]\n\texcludesFile = {tmp_path / 'excludes'}\n")
+    git(folder, "init")
+    (folder / ".git" / "info" / "exclude").write_text("secrets.txt\n")
+    assert code_files(folder) == ["conf/a.yaml", "new/b.py", "train.py"]
+
+
+def test_a_repository_within_another_is_packed_by_its_own_excludes(folder: Path) -> None:
+    git(folder, "init")
+    inner = written(folder / "lib", {"tracked.py": "", "other.py": "", "left.log": "", ".gitignore": "*.log\n"})
+    git(inner, "init")
+    git(inner, "add", "tracked.py")
+    git(inner, "commit", "-m", "first")
+    files = ["conf/a.yaml", "lib/.gitignore", "lib/other.py", "lib/tracked.py", "train.py"]
+    assert code_files(folder) == files
+    git(folder, "add", "lib")
+    assert code_files(folder) == files
+
+
 def test_the_same_files_give_the_same_archive_whatever_their_times_and_modes(folder: Path, tmp_path: Path) -> None:
     other = written(tmp_path / "other", {"conf/a.yaml": "a: 1\n", "train.py": "print('trained')\n"})
     os.utime(other / "train.py", (0, 0))

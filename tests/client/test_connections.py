@@ -126,6 +126,12 @@ def test_wait_gives_up_when_its_patience_ends(script: Script) -> None:
         client.wait("1")
 
 
+def test_a_service_that_does_not_say_where_a_log_ends_is_older(script: Script, talker: Client) -> None:
+    script.answers = [answer({"attempt": 1, "lines": [], "unfinished": [], "next": "0:0:0:0", "complete": False})]
+    with pytest.raises(ServerError, match="older than this command"):
+        list(talker.log_lines("1"))
+
+
 COMPLETE = {"Motley-Next-Offset": "9", "Motley-Log-Complete": "true"}
 
 

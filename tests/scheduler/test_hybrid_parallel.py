@@ -68,13 +68,13 @@ def test_the_dry_run_names_replicas_and_gpus(lab: Lab) -> None:
     lab.node("v1", "v100", gpus=8)
     lab.node("t1", "t4", gpus=8)
     planned = dry_run({"name": "net", "command": "true", **SIZE}, owner=lab.user())["options"]
-    assert {(option["gpu_type"], option["gpus"], option["replicas"]) for option in planned if option["rate"]} == {
+    assert {(option["gpu_type"], option["gpus"], option["replicas"]) for option in planned if option["nodes"]} == {
         ("a100", 2, 1),
         ("a100", 4, 2),
         ("v100", 4, 1),
         ("v100", 8, 2),
     }
-    assert [option["reason"] for option in planned if not option["rate"]] == ["not allowed by the job"]
+    assert [option["reason"] for option in planned if not option["nodes"]] == ["not allowed by the job"]
 
 
 def test_a_job_that_waits_says_how_many_gpus_its_replicas_need(lab: Lab) -> None:

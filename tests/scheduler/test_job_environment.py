@@ -2,8 +2,13 @@
 
 from typing import Any
 
+import pytest
+
+from jobs_app.errors import InvalidSpec
 from jobs_app.models import Job
+from jobs_app.submission.fields import RESERVED_VARIABLES, reserved_fault
 from scheduler_app.round.commit import PORTS
+from tests.deployment import ROOT
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 
@@ -110,10 +115,19 @@ def test_a_job_finds_its_name_team_and_attempt(lab: Lab) -> None:
     assert [found[name] for name in names] == ["net", "vision", "1", "0", "a100", "a b"]
 
 
-def test_the_job_cannot_change_what_motley_says(lab: Lab) -> None:
+def test_what_motley_says_is_reserved_by_name(lab: Lab) -> None:
     lab.node("n1")
-    found = environment(lab, env={"CUDA_VISIBLE_DEVICES": "7", "MASTER_PORT": "1"})
-    assert (found["CUDA_VISIBLE_DEVICES"], found["MASTER_PORT"] != "1") == ("0", True)
+    said = [name for name in environment(lab) if name.startswith(("CUDA_", "MASTER_", "MOTLEY_", "PET_"))]
+    assert not [name for name in said if reserved_fault(name) is None]
+    with pytest.raises(InvalidSpec, match="CUDA_VISIBLE_DEVICES is reserved"):
+        lab.submit(env={"CUDA_VISIBLE_DEVICES": "7"})
+    with pytest.raises(InvalidSpec, match="MASTER_ADDR is reserved"):
+        lab.submit(secrets=["MASTER_ADDR"])
+
+
+def test_the_configuration_page_lists_what_is_reserved() -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    assert not [name for names in RESERVED_VARIABLES.values() for name in names if f"`{name}`" not in page]
 
 
 def test_nothing_of_the_services_own_environment_reaches_the_job(lab: Lab) -> None:

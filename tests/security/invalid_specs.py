@@ -58,6 +58,8 @@ BAD = [
     Bad("env", {"A": "nul\0"}, "Null characters"),
     Bad("env", {"LD PRELOAD": "x"}, "letters, digits and '_'"),
     Bad("env", {"MOTLEY_JOB_TOKEN": "x"}, "are reserved for Motley"),
+    Bad("env", {"CUDA_VISIBLE_DEVICES": "7"}, "it says the GPUs of the job, which Motley chooses"),
+    Bad("env", {"MASTER_ADDR": "foo"}, "MASTER_ADDR is reserved"),
     Bad("env", {"A": ["x"]}, "A string is expected, not a list"),
     Bad("env", {HALF: "x"}, "letters, digits and '_'"),
     Bad("env", {"A": "x" * 70_000}, "larger than 64 KiB"),
