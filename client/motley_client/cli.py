@@ -89,6 +89,7 @@ app.add_typer(scheduling.policy, cls=Verbs, name="policy")
 app.add_typer(history.history, cls=Verbs, name="history")
 app.add_typer(lab.lab, cls=Verbs, name="lab")
 app.command(context_settings=simulate.AS_IT_IS)(simulate.simulate)
+app.command(context_settings=simulate.AS_IT_IS)(simulate.shadow)
 app.command()(mcp.mcp)
 for command in (account.login, account.logout, account.me, account.version):
     app.command()(command)

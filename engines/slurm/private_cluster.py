@@ -250,7 +250,7 @@ class PrivateCluster:
             return "AccountingStorageType=accounting_storage/none"
         return (
             "AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageHost=127.0.0.1\n"
-            f"AccountingStoragePort={self._accounting_port}\nAccountingStoragePass={self.base}/munge.socket"
+            f"AccountingStoragePort={self._accounting_port}\nAccountingStorageTRES=gres/gpu,gres/gpu:a100\nAccountingStoragePass={self.base}/munge.socket"
         )
 
     def _node_lines(self) -> tuple[str, str]:

@@ -148,7 +148,7 @@ class _Reader:
 
 
 def read_accounting(lines: Iterable[str], type_of: Mapping[str, str]) -> Accounting:
-    """Read `sacct -P` or `-p` with a line of headings; `type_of` tells GPU types by node, by partition, or for all (*)."""
+    """Read `sacct -P` or `-p` with its headings; `type_of` tells GPU types by node, by partition, or for all (*)."""
     numbered = iter(lines)
     columns = _columns(next(numbered, ""))
     reader = _Reader(columns, type_of)

@@ -111,7 +111,7 @@ def _check(accounting: Accounting, *, leave_out: bool) -> None:
         sys.stderr.write(f"left out {line}\n")
     if accounting.unreadable and not leave_out:
         raise InvalidAccounting(
-            f"{accounting.unreadable:,} GPU jobs cannot be read: see above. Correct the file, or leave them out: --leave-out"
+            f"{accounting.unreadable:,} GPU jobs cannot be read: see above. To do without them: --leave-out"
         )
     if len(accounting.jobs) < 2:
         raise InvalidAccounting(f"There are {len(accounting.jobs)} GPU jobs that ran: a study needs two at least.")

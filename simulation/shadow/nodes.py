@@ -1,4 +1,4 @@
-"""The cluster of a study: nodes as `scontrol show node` or `sinfo` tells them, or as the jobs of accounting used them."""
+"""The cluster of a study: nodes as `scontrol show node` or `sinfo` lists them, or as jobs used them."""
 
 import re
 from collections import defaultdict

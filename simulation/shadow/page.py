@@ -20,7 +20,7 @@ def page(study: Study, waits: Mapping[str, Waits], error_h: tuple[float, float],
     parts = (
         _head(study, command),
         _table(waits),
-        _error(study, error_h),
+        _error(error_h),
         _teams(waits),
         _left_out(study),
         _method(study),
@@ -47,7 +47,8 @@ def _table(waits: Mapping[str, Waits]) -> str:
     heads = ("", "mean wait", "median", "99 of 100 wait less than", "mean of the smaller half", "wait and run, mean")
     heads += ("idle GPU-hours", "restarts per job")
     headings = "".join(f"<th scope=col>{escape(head)}</th>" for head in heads)
-    return f"<h2>Waiting</h2><div class=scroll><table><thead><tr>{headings}</tr></thead><tbody>{rows}</tbody></table></div>"
+    table = f"<table><thead><tr>{headings}</tr></thead><tbody>{rows}</tbody></table>"
+    return f"<h2>Waiting</h2><div class=scroll>{table}</div>"
 
 
 def _row(name: str, one: Waits, longest: float) -> str:
@@ -68,12 +69,13 @@ def _hours(hours: float) -> str:
     return f"{hours:.1f} h" if hours >= 1 else f"{60 * hours:.0f} min"
 
 
-def _error(study: Study, error_h: tuple[float, float]) -> str:
+def _error(error_h: tuple[float, float]) -> str:
     mean, most = error_h
     return (
-        f"<h2>How far to trust it</h2><p>When the jobs arrive at the moments in which they really started, the replay starts them "
-        f"{_hours(mean)} later on average, 99 of 100 less than {_hours(most)} later: that is its own error, from rounds of "
-        f"{ROUND_S // 60} minutes and from what it does not know of the nodes. Differences below it mean nothing.</p>"
+        "<h2>How far to trust it</h2><p>When the jobs arrive at the moments in which they really started, the replay "
+        f"starts them {_hours(mean)} later on average, 99 of 100 less than {_hours(most)} later: that is its own "
+        f"error, from rounds of {ROUND_S // 60} minutes and from what it does not know of the nodes. Differences "
+        "below it mean nothing.</p>"
     )
 
 
@@ -105,8 +107,8 @@ def _assumptions(study: Study) -> Iterator[str]:
     jobs = len(study.accounting.jobs)
     yield "Each job runs as long as it did, on as many GPUs of the same type: no policy chooses another type here."
     yield (
-        f"Policies do not know how long a job runs. Of {study.estimated:,} jobs they assume the mean of similar ones that had ended "
-        f"before it was submitted (Helios' rolling estimate), of {jobs - study.estimated:,} the time limit."
+        f"Policies do not know how long a job runs. Of {study.estimated:,} jobs they assume the mean of similar ones "
+        f"that had ended before (Helios' rolling estimate), of {jobs - study.estimated:,} the time limit."
     )
     yield f"Policies that preempt need jobs that save their state; each restart costs {RESTART_S} s."
     yield "CPUs, memory, reservations, maintenance, limits of accounts and jobs without GPUs are not simulated."

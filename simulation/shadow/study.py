@@ -129,7 +129,8 @@ def what_happened(study: Study) -> Waits:
     )
     window = float(arrivals.min()), float(arrivals.max())
     busy_s = np.clip(np.minimum(starts + ran, window[1]) - np.maximum(starts, window[0]), 0, None) @ gpus
-    return _waits(study, starts - arrivals, ran, busy_s, window[1] - window[0], np.zeros(len(jobs)))
+    there_s = float(study.cluster.capacity.sum()) * (window[1] - window[0])
+    return _waits(study, starts - arrivals, ran, there_s - busy_s, np.zeros(len(jobs)))
 
 
 def of_policy(study: Study, result: RunResult) -> Waits:
@@ -141,7 +142,8 @@ def of_policy(study: Study, result: RunResult) -> Waits:
     inside = np.clip(np.minimum(edges[1:], length_s) - edges[:-1], 0, None)
     busy_s = float((result.busy.sum(axis=0) * inside).sum())
     order = _order(study, jobs)
-    return _waits(study, waited_s, jobs.running_s[order], busy_s, length_s, jobs.restarts[order].astype(float))
+    idle_s = float(study.cluster.capacity.sum()) * length_s - busy_s
+    return _waits(study, waited_s, jobs.running_s[order], idle_s, jobs.restarts[order].astype(float))
 
 
 def replay_error_h(study: Study, result: RunResult) -> tuple[float, float]:
@@ -162,20 +164,17 @@ def _order(study: Study, jobs: JobColumns) -> Sequence[int]:
     return [rows[job.id].pop(0) for job in study.accounting.jobs]
 
 
-def _waits(
-    study: Study, waited_s: Floats, ran_s: Floats, busy_gpu_s: float, window_s: float, restarts: Floats
-) -> Waits:
+def _waits(study: Study, waited_s: Floats, ran_s: Floats, idle_gpu_s: float, restarts: Floats) -> Waits:
     jobs = study.accounting.jobs
     gpu_s = np.array([job.gpus * job.ran_s for job in jobs])
     waited_h, teams = np.maximum(waited_s, 0) / 3600, np.array([job.team for job in jobs])
-    capacity = float(study.cluster.capacity.sum())
     return Waits(
         mean_h=float(np.nanmean(waited_h)),
         median_h=float(np.nanmedian(waited_h)),
         p99_h=float(np.nanpercentile(waited_h, 99)),
         jct_mean_h=float(np.nanmean(waited_h + ran_s / 3600)),
         short_mean_h=float(np.nanmean(waited_h[gpu_s <= np.median(gpu_s)])),
-        idle_gpu_h=max(capacity * window_s - busy_gpu_s, 0.0) / 3600,
+        idle_gpu_h=max(idle_gpu_s, 0.0) / 3600,
         restarts=float(np.nanmean(restarts)),
         teams={team: float(np.nanmean(waited_h[teams == team])) for team in sorted(set(teams.tolist()))},
     )

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from engines.protocol import EngineError, NodeLaunch, Phase, SiteReason
 from engines.slurm.parsing import SlurmJob, parse_jobs
 from engines.slurm.private_cluster import EmulatedNode, PrivateCluster
+from simulation.shadow.accounting import FORMAT, read_accounting
 from tests.engines.engine_lab import SlurmLab, until
 from tests.engines.slurm_cluster import free_ports
 
@@ -124,6 +126,17 @@ def test_an_accounting_that_is_away_holds_nothing_up(lab: SlurmLab, accounting: 
     finally:
         accounting.start_daemon()
     assert (report.phase, report.reason, report.proven_gone) == (Phase.ENDED, SiteReason.CANCELLED, True)
+
+
+def test_shadow_mode_reads_what_sacct_writes(lab: SlurmLab, accounting: Accounting) -> None:
+    attempt = lab.launch("sleep 2", tasks=[NodeLaunch("n1", {}, gpus=2)])
+    until(lambda: lab.report(attempt).phase is Phase.ENDED)
+    ask = ("sacct", "-a", "-P", "-S", "now-1hour", "-o", FORMAT)
+    found = until(
+        lambda: [job for job in read_accounting(accounting.cluster.run(*ask).splitlines(), {}).jobs if job.gpus == 2]
+    )
+    (job, *_) = found
+    assert (job.gpu_type, job.nodes, job.ran_s >= 1) == ("a100", ("n1",), True)
 
 
 def test_lines_of_the_accounting_are_read() -> None:

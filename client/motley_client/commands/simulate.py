@@ -1,8 +1,9 @@
-"""The `motley simulate` command: replaces this process by the simulator, where the service's code is installed."""
+"""The commands `motley simulate` and `shadow`: this process becomes the simulator, where that is installed."""
 
 import os
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import typer
 
@@ -14,10 +15,19 @@ AS_IT_IS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_opti
 
 def simulate(context: typer.Context) -> None:
     """Simulate job traces: run, compare, generate. Uses the scheduler's own code, without a running service."""
+    _become_the_simulator("motley simulate", context.args)
+
+
+def shadow(context: typer.Context) -> None:
+    """Replay the accounting of a Slurm cluster under Motley's policies, on one page: shadow import sacct.txt."""
+    _become_the_simulator("motley", ["shadow", *context.args])
+
+
+def _become_the_simulator(program: str, words: list[str]) -> NoReturn:
     root = simulator_root()
-    environment = {"PYTHONPATH": os.pathsep.join([str(root), *_python_path()]), "MOTLEY_PROGRAM": "motley simulate"}
+    environment = {"PYTHONPATH": os.pathsep.join([str(root), *_python_path()]), "MOTLEY_PROGRAM": program}
     # exec, so that signals and the exit code are the simulator's own; -P: never import from the current folder.
-    command = [sys.executable, "-P", "-m", "simulation", *context.args]
+    command = [sys.executable, "-P", "-m", "simulation", *words]
     os.execve(sys.executable, command, {**os.environ, **environment})  # noqa: S606  # no shell is wanted
 
 
