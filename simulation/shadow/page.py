@@ -44,8 +44,10 @@ def _head(study: Study, command: str) -> str:
 def _table(waits: Mapping[str, Waits]) -> str:
     longest = max(one.mean_h for one in waits.values()) or 1.0
     rows = "".join(_row(name, one, longest) for name, one in waits.items())
-    heads = ("", "mean wait", "median", "99 of 100 wait less than", "mean of the smaller half", "wait and run, mean")
-    heads += ("idle GPU-hours", "restarts per job")
+    heads = (
+        *("", "mean wait", "median", "99 of 100 wait less than", "mean of the smaller half", "wait and run, mean"),
+        *("idle GPU-hours", "restarts per job"),
+    )
     headings = "".join(f"<th scope=col>{escape(head)}</th>" for head in heads)
     table = f"<table><thead><tr>{headings}</tr></thead><tbody>{rows}</tbody></table>"
     return f"<h2>Waiting</h2><div class=scroll>{table}</div>"
