@@ -114,4 +114,8 @@ def _assumptions(study: Study) -> Iterator[str]:
     )
     yield f"Policies that preempt need jobs that save their state; each restart costs {RESTART_S} s."
     yield "CPUs, memory, reservations, maintenance, limits of accounts and jobs without GPUs are not simulated."
+    yield (
+        "Compare policies with fifo as well as with what happened: fifo differs from it by what the replay leaves out, "
+        "such as Slurm's priorities, backfill, and GPUs that fragmentation kept idle."
+    )
     yield "Times are those of the file, without a change to or from summer time."
