@@ -108,6 +108,9 @@ def main(
     token: Annotated[
         str | None, typer.Option(help="API token. Default: $MOTLEY_TOKEN, then the configuration file.")
     ] = None,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=account.version_if_asked, is_eager=True)
+    ] = False,
 ) -> None:
     """Submit and manage jobs on a GPU cluster of mixed GPU types.
 

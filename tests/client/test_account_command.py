@@ -139,6 +139,7 @@ def test_tokens_of_one_name_are_told_apart_by_number(motley: Motley) -> None:
 
 def test_version_needs_no_service(stranger: Motley) -> None:
     assert stranger("version").stdout.startswith("motley ")
+    assert stranger("--version").stdout == stranger("version").stdout
 
 
 def test_new_jobs_are_of_the_default_team(service: Live, motley: Motley) -> None:

@@ -71,7 +71,7 @@ def test_waiting_for_several_exits_as_the_first_that_failed(service: Service) ->
 def test_waiting_for_an_array_waits_for_all_of_it(service: Service) -> None:
     command = 'exit "$MOTLEY_ARRAY_INDEX"'
     code, _, errors = motley(service, "submit", "--wait", "-J", "array", *JOB, "--array", "0-2", "--", command)
-    assert (code in {1, 2}, errors.count("array: failed"), errors.count("array: succeeded")) == (True, 2, 1)
+    assert (code in {1, 2}, errors.count("]: failed"), errors.count("array[0]: succeeded")) == (True, 2, 1)
 
 
 def test_following_ends_with_the_job_and_says_how_it_ended(service: Service) -> None:

@@ -162,6 +162,13 @@ def version() -> None:
     say(f"motley {version_of('motley-client')}")
 
 
+def version_if_asked(asked: bool) -> None:
+    """The option --version: print the version and end."""
+    if asked:
+        version()
+        raise typer.Exit
+
+
 def _asked(question: str, *, default: str | None = None, hidden: bool = False) -> str:
     """The answer typed on the terminal; without a terminal, the next line of standard input."""
     if sys.stdin.isatty():

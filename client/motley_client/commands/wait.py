@@ -9,7 +9,7 @@ from motley_client.client import Client
 from motley_client.completion import JobArguments
 from motley_client.lookup import connect, find_jobs
 from motley_client.responses import Job, JobDetail
-from motley_client.tables.jobs import gpus, reason_of
+from motley_client.tables.jobs import display_name, gpus, reason_of
 from motley_client.terminal import sanitized, warn
 
 DETACHED = 130
@@ -63,7 +63,7 @@ def status_line(job: Job) -> str:
     """State of a job in one line: `resnet: queued. needs 8 GPUs, 3 are free`, `resnet: running on 4 a100.`"""
     state = "held" if job["held"] else job["state"]
     where = f" on {gpus(job)}" if job["gpu_type"] else ""
-    return sanitized(f"{job['name']}: {state}{where}. {reason_of(job)}").rstrip()
+    return sanitized(f"{display_name(job)}: {state}{where}. {reason_of(job)}").rstrip()
 
 
 def _wait_for(client: Client, job: Job) -> JobDetail:
