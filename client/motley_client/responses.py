@@ -53,6 +53,7 @@ class Progress(TypedDict):
 
 
 class Attempt(TypedDict):
+    id: int
     number: int
     state: str
     outcome: str | None
@@ -83,6 +84,11 @@ class Attempt(TypedDict):
     stopping_at: str | None
     ended_at: str | None
     stop_reason: str
+    stop_note: str
+    """Who or what it made room for."""
+    checkpoint_at: str | None
+    checkpoint_s: float | None
+    """Seconds that its last checkpoint took."""
     first_step: int | None
     step: int | None
     loss: float | None
@@ -122,6 +128,7 @@ class Job(TypedDict):
     created_at: str
     started_at: str | None
     finished_at: str | None
+    files_deleted_at: str | None
     updated_at: str
     gpu_type: str | None
     gpu_count: int
@@ -497,6 +504,13 @@ class Node(TypedDict):
     storage_mib_s: int | None
     price_per_gpu_hour: float | None
     labels: dict[str, str]
+    capacity_type: str
+    """stable, spot or volunteer."""
+    notice_s: int
+    """Seconds between the announcement that it goes and its end."""
+    lent_from: str | None
+    lent_until: str | None
+    lent_zone: str
     heard_at: str | None
     jobs_running: int
     empty: bool
@@ -539,6 +553,8 @@ class Throughput(TypedDict):
     steps_per_second: float
     reports: int
     spread: float | None
+    runs: int
+    """Attempts behind the figure."""
     updated_at: str
 
 
