@@ -323,6 +323,13 @@ STATEMENT_COVER = TESTS / "statement_cover.txt"
 
 LONG_S = 40
 LONG = {
+    "accounting/test_duration_model.py": "models that are fitted to hundreds of jobs",
+    "insight/test_policy_lab.py": "lab runs in processes of their own",
+    "operations/test_restore_from_0_1.py": "rows of every kind, restored into tables that are then brought on",
+    "scheduler/test_job_environment.py": "twenty jobs, each a real process",
+    "service/test_agents.py": "a service, an agent and a lease that ends, in real time",
+    "service/test_browser.py": "a job from the form to its end, in Chromium",
+    "simulation/test_comparison.py": "comparisons in processes of their own, and their page in Chromium",
     "client/test_motley_command.py": "seventy tests of the command, each of which empties the database",
     "service/test_backup.py": "three starts of a service: before, after the backup, and from it",
     "scheduler/test_slurm.py": "a controller that is away and comes back, and Slurm's own pace",
