@@ -29,8 +29,6 @@ class Quantity(serializers.Field[int, Any, str, Any]):
 
     units: dict[str, int]
     spellings: dict[str, str]
-    bare_unit = ""
-    """Unit of a number without one; empty: such a number is refused."""
     counted_in: str
     examples: str
 
@@ -51,8 +49,7 @@ class Quantity(serializers.Field[int, Any, str, Any]):
     def _amount(self, text: str) -> float | None:
         """The sum of its parts, of `1h30m` two; None: not a quantity."""
         parts = list(PART.finditer(text)) if len(text) <= MOST_CHARACTERS else []
-        bare = self.bare_unit if len(parts) == 1 else ""
-        sizes = [self._size(part[2] or bare) for part in parts]
+        sizes = [self._size(part[2]) for part in parts]
         if not parts or not all(sizes) or "".join(part[0] for part in parts) != text:
             return None
         return sum(float(part[1]) * size for part, size in zip(parts, sizes, strict=True))
@@ -78,12 +75,18 @@ class Memory(Quantity):
         return super()._remedy(text)
 
 
-@extend_schema_field({"type": "string", "examples": ["48h", "90m", "2:00:00", "1-12:00:00", "3600"]})
+@extend_schema_field({"type": "string", "examples": ["48h", "90m", "2:00:00", "1-12:00:00"]})
 class Seconds(Quantity):
     """Time in seconds: `48h`, `2 days`, `1h30m`, or as Slurm writes it `2:00:00`, `1-12` or `1-12:00:00`."""
 
-    units, spellings, counted_in, bare_unit = SECONDS_PER, SPELLINGS_OF_TIME, "seconds", "s"
+    units, spellings, counted_in = SECONDS_PER, SPELLINGS_OF_TIME, "seconds"
     examples = "48h, 2:00:00 or 1-12:00:00"
+
+    def _remedy(self, text: str) -> str:
+        """A number alone would be minutes for those who come from Slurm, and seconds for others."""
+        if re.fullmatch(r"\d+(\.\d+)?", text):
+            return f"Add the unit: {text[:20]}m are minutes, {text[:20]}h hours, {text[:20]}s seconds."
+        return super()._remedy(text)
 
     def _amount(self, text: str) -> float | None:
         return _by_clock(text) if re.search(r"[-:]", text) else super()._amount(text)

@@ -70,8 +70,8 @@ def cluster(lab: Lab) -> Lab:
 def test_a_round_tells_jobs_of_one_name_apart_by_what_the_model_knows(fitted: DurationModel, cluster: Lab) -> None:
     blocking = cluster.submit(UNTIL_LET_GO, name="blocking", gpus=2)
     cluster.running(blocking)
-    long = cluster.submit(UNTIL_LET_GO, name="train", time_limit=HOURS)
-    short = cluster.submit(UNTIL_LET_GO, name="train", time_limit=MINUTES)
+    long = cluster.submit(UNTIL_LET_GO, name="train", time_limit=f"{HOURS}s")
+    short = cluster.submit(UNTIL_LET_GO, name="train", time_limit=f"{MINUTES}s")
     cluster.round()
     made = {row.job: row for row in DurationForecast.objects.filter(pk__in=(long.pk, short.pk))}
     assert {row.submission_basis for row in made.values()} == {Basis.BOOSTED}
@@ -84,7 +84,7 @@ def test_a_round_tells_jobs_of_one_name_apart_by_what_the_model_knows(fitted: Du
 
 
 def test_a_stored_forecast_keeps_what_the_job_requested(cluster: Lab) -> None:
-    job = cluster.submit(time_limit=HOUR, gpu_types=["a100"])
+    job = cluster.submit(time_limit=f"{HOUR}s", gpu_types=["a100"])
     cluster.decide()
     kept = DurationForecast.objects.get(pk=job.pk)
     assert (kept.gpu_types, kept.time_limit_s) == ("a100", HOUR)
@@ -138,7 +138,7 @@ def test_with_a_model_that_cannot_be_read_the_rolling_estimate_is_used(
             "no array": {"trees": b"not what was stored"},
         }[damage]
     )
-    job = cluster.submit(name="train", time_limit=MINUTES)
+    job = cluster.submit(name="train", time_limit=f"{MINUTES}s")
     cluster.decide()
     assert DurationForecast.objects.get(pk=job.pk).submission_basis == Basis.SIMILAR
 

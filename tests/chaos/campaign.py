@@ -254,7 +254,7 @@ class Campaign:
             shape = self.random.choice(self.shapes)
             name = f"job-{len(self.jobs)}"
             submit = lambda name=name, shape=shape: self.service.submit(  # noqa: E731
-                COMMAND, name=name, idempotency_key=name, retries=self.retries, time_limit=TIME_LIMIT_S, **shape
+                COMMAND, name=name, idempotency_key=name, retries=self.retries, time_limit=f"{TIME_LIMIT_S}s", **shape
             )
             self.jobs.append(self.insist(submit))
 

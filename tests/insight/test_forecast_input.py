@@ -126,7 +126,7 @@ def test_lifetimes_of_nodes_are_those_of_the_inventory(cluster: Lab) -> None:
 
 
 def test_a_time_limit_counts_from_what_has_run(cluster: Lab) -> None:
-    job = submitted(cluster, minutes=60, time_limit=600)
+    job = submitted(cluster, minutes=60, time_limit="600s")
     running(cluster, job, since=2 * MINUTE)
     Job.objects.filter(pk=job.pk).update(ran_s=60.0)
     of_job, of_sample = read_forecast_input(cluster.now).present.limit_s.tolist()

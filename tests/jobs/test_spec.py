@@ -111,7 +111,7 @@ def test_what_is_at_its_default_is_not_written(lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
-        *(("48h", 172_800), ("90m", 5400), ("2d", 172_800), (30, 30), ("1.5h", 5400)),
+        *(("48h", 172_800), ("90m", 5400), ("2d", 172_800), ("30s", 30), ("1.5h", 5400)),
         *(
             ("2 days", 172_800),
             ("1 hour", 3600),
@@ -155,6 +155,13 @@ def test_a_quantity_without_sense_is_refused_with_an_example(text: Any) -> None:
 def test_memory_without_a_unit_is_refused_with_what_to_write(number: Any) -> None:
     (fault,) = faults(LEAST | {"gpu_memory": number})
     assert (fault["pointer"], fault["detail"]) == ("/gpu_memory", f"Add the unit: {number}GiB or {number}MiB.")
+
+
+@pytest.mark.parametrize("number", [5, "5", 1.5])
+def test_a_time_without_a_unit_is_refused_with_what_to_write(number: Any) -> None:
+    """For sbatch it is minutes: a job that was to have five of them had five seconds."""
+    (fault,) = faults(LEAST | {"time_limit": number})
+    assert fault["detail"] == f"Add the unit: {number}m are minutes, {number}h hours, {number}s seconds."
 
 
 @pytest.mark.parametrize("text", ["1:60:00", "2:00:00:00", "1-", "-1:00", "1-2-3", "12 34h", "2 fortnights", "1:2:3h"])

@@ -113,7 +113,7 @@ BAD = [
     Bad("deadline", "2001-01-01T00:00:00Z", "a time in the future"),
     Bad("time_limit", "soon", "e.g. 48h"),
     Bad("time_limit", -1, "e.g. 48h"),
-    Bad("time_limit", 0, "more than zero"),
+    Bad("time_limit", 0, "Add the unit"),
     Bad("time_limit", inf, "e.g. 48h"),
     Bad("retries", -1, "greater than or equal to 0"),
     Bad("retries", HUGE, "less than or equal to 1000"),
