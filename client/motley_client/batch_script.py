@@ -24,7 +24,7 @@ DEFAULT_SIGNAL_S = 60
 NO_LIMIT = {"unlimited", "infinite", "-1"}
 SCRIPT_FOLDER = re.compile(r"\bBASH_SOURCE\b|\$\{?0\b|\b__file__\b")
 READ_VARIABLE = re.compile(
-    r"\$(?:(SLURMD?_\w+)|\{#?(SLURMD?_\w+)\}|\{(SLURMD?_\w+)[^\w:+=}-])"
+    r"(?<!\\)\$(?:(SLURMD?_\w+)|\{#?(SLURMD?_\w+)\}|\{(SLURMD?_\w+)[^\w:+=}-])"
     r"""|environ\[['"](SLURMD?_\w+)"""
 )
 """A use without a default: `${NAME:-1}` and `environ.get` have one."""
@@ -40,6 +40,11 @@ OF_CPUS = {
     *("SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE", "SLURM_JOB_CPUS_PER_NODE", "SLURM_CPUS_PER_GPU"),
 }
 """Variables that a job has that says how many CPUs it needs."""
+OF_MEMORY = {"SLURM_MEM_PER_NODE"}
+OF_TASKS = {
+    *("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE", "SLURM_CPUS_PER_TASK"),
+}
+"""Variables that count tasks: Motley starts one on each node."""
 OF_ARRAYS = {
     f"SLURM_ARRAY_{name}" for name in ("JOB_ID", *(f"TASK_{n}" for n in ("ID", "MIN", "MAX", "COUNT", "STEP")))
 }
@@ -98,22 +103,25 @@ def translated(script: Script, arguments: list[str], at: Surroundings) -> Transl
     size = size_of(left)
     spec: dict[str, Any] = {"name": left.pop("job-name", script.name), "command": _command(script, arguments)}
     spec |= _of_size(size) | _of_times(left, at.now) | _of_signal(left, notes := list(size.notes))
-    spec |= _environment(left, at.environment, notes) | _types_of(left, at, notes)
+    spec |= _environment(left, at.environment) | _types_of(left, at, size.gpu_type, notes)
     spec |= {"workdir": str(Path(folder).absolute())} if (folder := left.pop("chdir", "")) else {}
     spec["slurm_variables"] = True
     notes += [_not_honoured(name, value) for name, value in left.items()]
-    return Translation(spec, [*script.notes, *notes, *_in_text(script.text)])
+    return Translation(spec, [*script.notes, *notes, *_in_text(script.text)], several_tasks=size.several_tasks)
 
 
-def check_variables(text: str, spec: Mapping[str, Any]) -> None:
-    """Refuse a script that reads variables of Slurm which its job would not have: it would go on with empty ones."""
-    given = GIVEN_VARIABLES | (OF_ARRAYS if spec.get("array") else set()) | set(spec.get("env") or {})
+def check_variables(text: str, spec: Mapping[str, Any], *, several_tasks: bool = False) -> None:
+    """Refuse a script that reads variables of Slurm which its job would not have, or with another number of tasks."""
+    given = GIVEN_VARIABLES | (OF_ARRAYS if spec.get("array") else set())
     given |= OF_CPUS if spec.get("cpus_per_gpu") else set()
+    given |= OF_MEMORY if spec.get("memory_per_gpu") else set()
+    given = (given - OF_TASKS if several_tasks else given) | set(spec.get("env") or {})
     commands = "\n".join(line for line in text.split("\n") if not _is_comment(line))
-    read = {next(filter(None, match.groups())): None for match in READ_VARIABLE.finditer(commands)}
-    unknown = [name for name in read if name not in given and name not in SET_VARIABLE.findall(text)]
-    if unknown:
-        raise SpecError(f"It reads {', '.join(unknown)}, which its job would not have: {_remedy(unknown[0])}.")
+    set_here = set(SET_VARIABLE.findall(commands))
+    read = dict.fromkeys(next(filter(None, match.groups())) for match in READ_VARIABLE.finditer(commands))
+    for name in read:
+        if name not in given and name not in set_here:
+            raise SpecError(f"It reads {name}, {_remedy(name, several_tasks=several_tasks)}.")
 
 
 # -- reading -----------------------------------------------------------------------------------------------------
@@ -131,8 +139,9 @@ def _is_comment(line: str) -> bool:
 
 def _not_read(lines: Sequence[str], header: Sequence[int]) -> Iterator[str]:
     """Notes on lines that look like options and are none."""
+    read = set(header)
     for number, line in enumerate(lines):
-        if number in header or not (word := re.match(r"\s*#[#\s]*([A-Za-z]{4,8})\s+-", line[:100])):
+        if number in read or not (word := re.match(r"\s*#[#\s]*([A-Za-z]{4,8})\s+-", line[:100])):
             continue
         if line.startswith(MAGIC):
             yield f"line {number + 1}: {MAGIC} after the first command is not read, as by sbatch"
@@ -167,16 +176,15 @@ def _long(word: str, left: deque[str], where: str) -> tuple[Option, str]:
 
 
 def _short(letters: str, left: deque[str], where: str) -> Iterator[tuple[Option, str]]:
-    """`-N2`, `-N 2`, or letters of options without values: `-HO`."""
-    option = OF_SHORT.get(letters[0])
-    if option is None:
-        raise _unknown(f"-{letters}", where)
-    if option.value is Value.NONE:
+    """`-N2`, `-N 2`, or letters of options without values before one: `-HN2`."""
+    for place, letter in enumerate(letters):
+        option = OF_SHORT.get(letter)
+        if option is None:
+            raise _unknown(f"-{letters[place:][:40]}", where)
+        if option.value is not Value.NONE:
+            yield option, letters[place + 1 :].removeprefix("=") or _next_value(option, left, where)
+            return
         yield option, ""
-        yield from _short(letters[1:], left, where) if letters[1:] else ()
-    else:
-        value = letters[1:].removeprefix("=")
-        yield option, value or _next_value(option, left, where)
 
 
 def _next_value(option: Option, left: deque[str], where: str) -> str:
@@ -263,7 +271,7 @@ def _of_signal(left: dict[str, str], notes: list[str]) -> dict[str, Any]:
     return {"checkpoint": {"grace_seconds": grace_s}}
 
 
-def _environment(left: dict[str, str], environment: Mapping[str, str], notes: list[str]) -> dict[str, Any]:
+def _environment(left: dict[str, str], environment: Mapping[str, str]) -> dict[str, Any]:
     """Variables of `--export`: those with a value, and those named that are set here."""
     names = _unquoted_parts(left.pop("export", "NONE"))
     pairs = [name.partition("=") for name in names if name and name not in ("ALL", "NIL", "NONE")]
@@ -271,7 +279,7 @@ def _environment(left: dict[str, str], environment: Mapping[str, str], notes: li
     if "ALL" in names:
         left["export"] = "ALL"
     if unset := [name for name, value in env.items() if value is None]:
-        notes.append(f"--export: {', '.join(unset)} is not set here, and has no value")
+        raise SpecError(f"#SBATCH --export: {', '.join(unset)} is not set here, and has no value: leave it out.")
     return {"env": found} if (found := {name: value for name, value in env.items() if value is not None}) else {}
 
 
@@ -281,26 +289,31 @@ def _unquoted_parts(text: str) -> list[str]:
     return [re.sub(r"""["']""", "", part) for part in parts]
 
 
-def _types_of(left: dict[str, str], at: Surroundings, notes: list[str]) -> dict[str, Any]:
-    """GPU types among the words of `--constraint`; it alone stays in `left` where none is."""
-    text = left.get("constraint", "")
-    words = re.findall(r"[\w.-]+", text.lower())
-    if not words:
+def _types_of(left: dict[str, str], at: Surroundings, named: str, notes: list[str]) -> dict[str, Any]:
+    """GPU types among the words of `--constraint`, of which one will do; `named` is that of the GPUs' own option."""
+    if not (text := left.pop("constraint", "")):
         return {}
+    words = re.findall(r"[\w.-]+", text.lower())
     known = {name.lower() for name in at.gpu_types()}
     types = [word for word in dict.fromkeys(words) if word in known]
-    if not types:
-        here = ", ".join(sorted(known)) or "none"
-        notes.append(f"--constraint={text} is not honoured: the GPU types here are {here}")
-    elif others := [word for word in words if word not in known]:
+    if not types or "!" in text:
+        here = (
+            f"the GPU types here are {', '.join(sorted(known))}" if known else "which types there are is not known here"
+        )
+        notes.append(f"--constraint={text} is not honoured: {here}")
+        return {}
+    if (len(types) > 1 and "&" in text and "|" not in text) or (named and named not in types):
+        raise SpecError(
+            f"#SBATCH --constraint={text}: no GPU is {' and '.join(dict.fromkeys([*types, named or types[0]]))}."
+        )
+    if others := [word for word in words if word not in known]:
         notes.append(f"--constraint={text}: {', '.join(others)} is not honoured; the job may run on {', '.join(types)}")
-    del left["constraint"]
-    return {"gpu_types": types} if types else {}
+    return {} if named else {"gpu_types": types}
 
 
 def _command(script: Script, arguments: list[str]) -> list[str]:
     """The interpreter of the first line with the text itself: no file needs to be on the nodes."""
-    interpreter = shlex.split(script.text.split("\n", 1)[0].removeprefix("#!")[:MOST_CHARACTERS])
+    interpreter = script.text.split("\n", 1)[0].removeprefix("#!")[:MOST_CHARACTERS].split()
     programs = [PurePath(word).name for word in interpreter if not word.startswith("-")]
     if any(re.fullmatch(r"python[0-9.]*", program) for program in programs):
         return [*interpreter, "-c", script.text, *arguments]
@@ -329,9 +342,16 @@ def _in_text(text: str) -> Iterator[str]:
         yield "it asks for its own path: its text is the command, and no file of it is on the nodes; see --code"
 
 
-def _remedy(name: str) -> str:
+def _remedy(name: str, *, several_tasks: bool) -> str:
+    if several_tasks and name in OF_TASKS:
+        return (
+            "which would count one task on each node: the command is started once there, whatever --ntasks says. "
+            f"Give what it is to be by --env {name}=VALUE"
+        )
     if name in OF_ARRAYS:
-        return "submit it with --array"
+        return "which its job would not have: submit it with --array"
     if name in OF_CPUS:
-        return "say how many CPUs it needs, e.g. --cpus-per-gpu=4"
-    return f"give it by --env {name}=VALUE, or a default in the script: ${{{name}:-VALUE}}"
+        return "which its job would not have: say how many CPUs it needs, e.g. --cpus-per-gpu=4"
+    return (
+        f"which its job would not have: give it by --env {name}=VALUE, or a default in the script: ${{{name}:-VALUE}}"
+    )

@@ -47,7 +47,10 @@ def read_file(path: Path) -> dict[str, str]:
     if not isinstance(content, dict) or not content.keys() <= NAMES:
         known = ", ".join(f"`{name}: ...`" for name in sorted(NAMES))
         raise ConfigurationError(f"Invalid configuration file {path}: it may contain only {known}.")
-    return {name: str(value) for name, value in content.items()}
+    given = {name: value for name, value in content.items() if value is not None}
+    if wrong := [name for name, value in given.items() if not isinstance(value, str)]:
+        raise ConfigurationError(f"Invalid configuration file {path}: {wrong[0]} must be a text.")
+    return given
 
 
 def default_team(environ: Mapping[str, str] = os.environ) -> str:

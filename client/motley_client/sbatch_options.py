@@ -104,9 +104,9 @@ k no-kill?          | not honoured | a gang that loses a node goes back to the q
   time-min=         | not honoured | the time limit stays that of --time
   clusters= M       | not honoured | Motley chooses among the engines itself
   cluster-constraint= | not honoured | Motley chooses among the engines itself
-  wait W            | not honoured | motley submit --wait
+  wait W            | not honoured | on the command line: motley sbatch --wait
   wait-all-nodes=   | not honoured | a gang starts when all its nodes are free
-  parsable          | not honoured | motley submit -o name prints the id alone
+  parsable          | not honoured | on the command line: motley sbatch --parsable prints the id alone
 Q quiet             | not honoured | motley submit -o name prints the id alone
 v verbose           | not honoured |
   mincpus=          | not honoured | {PLACES}
@@ -146,7 +146,7 @@ m distribution=     | not honoured | {PLACES}
   tres-per-task=    | refused      | write --gpus-per-task and --cpus-per-task
 H hold              | refused      | submit it without, then: motley hold JOB; or give it a begin time
   test-only         | refused      | motley plan FILE says where and when it would start
-  wrap=             | refused      | in a file the script itself is the command
+  wrap=             | refused      | a file is its command itself; on the command line: motley sbatch --wrap
   help              | refused      | motley submit --help
   usage             | refused      | motley submit --help
   version V         | refused      | motley version

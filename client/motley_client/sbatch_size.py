@@ -24,6 +24,8 @@ class Size(NamedTuple):
     gpu_type: str
     cpus_per_gpu: int
     memory_per_gpu_mib: int
+    several_tasks: bool
+    """Whether there are to be more tasks than nodes."""
     notes: list[str]
 
 
@@ -45,9 +47,9 @@ def size_of(left: dict[str, str]) -> Size:
         notes.append(
             f"{asked.tasks} tasks: the command is started once on each node, and torchrun starts one process per GPU"
         )
-    cpus = _cpus_per_gpu(left, asked.tasks, gpus)
+    cpus = _cpus_per_gpu(left, asked, gpus)
     memory = _memory_mib(left, cpus or 1, max(gpus // asked.nodes, 1), notes)
-    return Size(gpus, gpu_type, cpus, memory, notes)
+    return Size(gpus, gpu_type, cpus, memory, asked.tasks_known and asked.tasks > asked.nodes, notes)
 
 
 def _tasks(left: dict[str, str], notes: list[str]) -> Tasks:
@@ -161,9 +163,12 @@ def _kind_and_number(name: str, text: str, whole: str = "") -> tuple[str, int]:
     return kind, _whole(name, number)
 
 
-def _cpus_per_gpu(left: dict[str, str], tasks: int, gpus: int) -> int:
+def _cpus_per_gpu(left: dict[str, str], asked: Tasks, gpus: int) -> int:
+    """CPUs of the tasks over the GPUs; a task without a number has one, which says nothing where GPUs are as many."""
     per_gpu, per_task = _number(left, "cpus-per-gpu"), _number(left, "cpus-per-task")
-    return per_gpu or ceil(per_task * tasks / gpus)
+    if per_task or (asked.tasks_known and asked.tasks > gpus):
+        return per_gpu or ceil((per_task or 1) * asked.tasks / gpus)
+    return per_gpu
 
 
 def _memory_mib(left: dict[str, str], cpus_per_gpu: int, gpus_per_node: int, notes: list[str]) -> int:

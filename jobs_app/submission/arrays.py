@@ -101,8 +101,10 @@ def _range(part: str, text: str) -> range:
     if match is None or (match[3] is not None and int(match[3]) == 0):
         raise serializers.ValidationError(_unreadable(text))
     first, last = int(match[1]), int(match[2] or match[1])
-    if not first <= last <= LARGEST_INDEX:
-        raise serializers.ValidationError(f"{part}: the last index must be from {first} to {LARGEST_INDEX:,}.")
+    if max(first, last) > LARGEST_INDEX:
+        raise serializers.ValidationError(f"{part}: an index is at most {LARGEST_INDEX:,}.")
+    if last < first:
+        raise serializers.ValidationError(f"{part}: the last index must not be less than the first.")
     return range(first, last + 1, int(match[3] or 1))
 
 

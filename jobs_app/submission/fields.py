@@ -30,7 +30,7 @@ RESERVED_VARIABLES = {
     "the place of rank 0": ("MASTER_ADDR", "MASTER_PORT", "PET_MASTER_ADDR", "PET_MASTER_PORT"),
     "the nodes and ranks of the job": ("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK"),
     "how its ranks meet and end": ("PET_RDZV_ID", "PET_RDZV_BACKEND", "PET_SHUTDOWN_TIMEOUT"),
-    "its place in Slurm": ("SLURM_JOB_ID", "SLURMD_NODENAME", "SLURM_STEP_GPUS"),
+    "its place in Slurm": ("SLURM_JOB_ID", "SLURM_JOBID", "SLURMD_NODENAME", "SLURM_STEP_GPUS"),
 }
 """Environment variables that the service sets, by what they say: those of a job would be lost."""
 

@@ -109,13 +109,13 @@ def shared_env(spec: LaunchSpec) -> dict[str, str]:
     return {
         **UNLESS_THE_JOB_SAYS,
         **_threads(spec),
+        **(variables_of_job(_in_slurm(spec)) if spec.slurm_variables else {}),
         **spec.env,
         **motley,
         **mounts,
         **_batch(spec),
         **_checkpoints(spec),
         **_emulation(spec),
-        **(variables_of_job(_in_slurm(spec)) if spec.slurm_variables else {}),
     }
 
 
@@ -174,8 +174,14 @@ def _of_node(spec: LaunchSpec, rank: int, nodes: Sequence[str]) -> dict[str, str
         # c10d numbers ranks by address in place of PET_NODE_RANK, and waits forever where two ranks share a host
         "PET_RDZV_BACKEND": "static",
         "PET_SHUTDOWN_TIMEOUT": str(max(spec.grace_s - LAUNCHER_MARGIN_S, 1)),
-        **(variables_of_node(_in_slurm(spec), rank) if spec.slurm_variables else {}),
+        **_of_slurms_node(spec, rank),
     }
+
+
+def _of_slurms_node(spec: LaunchSpec, rank: int) -> dict[str, str]:
+    """Slurm's variables of a node, but for those that the job sets itself."""
+    given = variables_of_node(_in_slurm(spec), rank) if spec.slurm_variables else {}
+    return {name: value for name, value in given.items() if name not in spec.env}
 
 
 def _cpus_and_memory(spec: LaunchSpec, gpus: int) -> dict[str, str]:

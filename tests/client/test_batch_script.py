@@ -14,6 +14,7 @@ from motley_client.batch_script import (
     GIVEN_VARIABLES,
     OF_ARRAYS,
     OF_CPUS,
+    OF_MEMORY,
     Surroundings,
     check_variables,
     read_script,
@@ -75,6 +76,8 @@ def of_text(text: str) -> Translation:
         (["--gpus-per-n=4", "--nodes=2"], {"gpus": 8}),
         (["-HN2", "--gres=gpu:4"][1:], {"gpus": 4}),
         (["-N2 -G8"], {"gpus": 8}),
+        (["-n16", "--gpus=2", "--mem-per-cpu=4G"], {"cpus_per_gpu": 8, "memory_per_gpu": "32768MiB"}),
+        (["--gres=gpu:v100:2", "-C a100|v100"], {"gpu_types": ["v100"]}),
         (["--time=90"], {"time_limit": "5400s"}),
         (["--time=90:30"], {"time_limit": "5430s"}),
         (["--time=00:90:00"], {"time_limit": "5400s"}),
@@ -95,7 +98,7 @@ def of_text(text: str) -> Translation:
         ),
         (["--chdir=/data/net"], {"workdir": "/data/net"}),
         (["--export=NONE"], {}),
-        (["--export=A=1,HOME,UNSET"], {"env": {"A": "1", "HOME": "/home/ada"}}),
+        (["--export=A=1,HOME"], {"env": {"A": "1", "HOME": "/home/ada"}}),
         (["""'--export=ALL,LIST="a,b",B=2'"""], {"env": {"LIST": "a,b", "B": "2"}}),
         (["--begin=2026-12-01T08:00:00+00:00"], {"begin_time": "2026-12-01T08:00:00+00:00"}),
         (['--job-name="with words"  # and a comment'], {"name": "with words"}),
@@ -121,11 +124,11 @@ def test_options_of_sbatch_become_fields(lines: list[str], fields: dict[str, Any
         ("--export=ALL", "--export=ALL is not honoured: variables of this shell are not copied"),
         ("--nodes=2", "--nodes=2: the GPUs are counted"),
         ("--mem=0", "--mem=0: it gets the share of memory"),
+        ("--constraint=!a100", "--constraint=!a100 is not honoured"),
         ("--constraint=ib", "--constraint=ib is not honoured: the GPU types here are a100, v100"),
         ("--constraint=a100&ib", "--constraint=a100&ib: ib is not honoured; the job may run on a100"),
         ("--gres=gpu:2,nvme:500", "--gres: nvme:500 is not honoured"),
         ("--signal=USR1", "--signal=USR1: the job gets SIGTERM in its place, 60 s before it is killed"),
-        ("--export=UNSET", "--export: UNSET is not set here"),
         ("--exclude=n1", "--exclude=n1 is not honoured: Motley chooses the nodes"),
         ("--nice", "--nice is not honoured: the order of jobs"),
     ],
@@ -149,6 +152,8 @@ def test_a_script_reads_only_variables_that_its_job_has() -> None:
     check_variables("echo $SLURM_JOB_ID ${SLURM_NODEID} ${SLURM_JOB_PARTITION:-none}\n# $SLURM_TOPOLOGY_ADDR", {})
     check_variables('python train.py "${LRS[$SLURM_ARRAY_TASK_ID]}"', {"array": "0-3"})
     check_variables("SLURM_X=1; echo $SLURM_X $SLURM_Y", {"env": {"SLURM_Y": "2"}})
+    check_variables(r"echo \$SLURM_X", {})
+    check_variables("echo $SLURM_MEM_PER_NODE", {"memory_per_gpu": "1GiB"})
     for text, remedy in (
         ("echo ${LRS[$SLURM_ARRAY_TASK_ID]}", "submit it with --array"),
         ("make -j $SLURM_CPUS_PER_TASK", "say how many CPUs it needs"),
@@ -159,10 +164,26 @@ def test_a_script_reads_only_variables_that_its_job_has() -> None:
             check_variables(text, {})
 
 
+def test_a_script_does_not_calculate_with_tasks_that_are_not_started() -> None:
+    body = "torchrun --nproc_per_node=$SLURM_NTASKS_PER_NODE train.py"
+    made = of_lines("--ntasks-per-node=4", "--gpus-per-node=4", body=body)
+    assert made.several_tasks
+    with pytest.raises(SpecError, match="one task on each node"):
+        check_variables(body, made.spec, several_tasks=True)
+    check_variables(body, {"env": {"SLURM_NTASKS_PER_NODE": "4"}}, several_tasks=True)
+    assert not of_lines("--nodes=2", "--ntasks-per-node=1", "--gpus-per-node=4").several_tasks
+
+
+@pytest.mark.parametrize("text", ["#!\ntrue", f"#!/bin/sh\n#SBATCH -{'O' * 2000}Z\n"])
+def test_odd_texts_are_refused_and_not_a_traceback(text: str) -> None:
+    with pytest.raises(SpecError):
+        of_text(text)
+
+
 def test_the_variables_that_scripts_may_read_are_those_that_jobs_have() -> None:
     job = SlurmJob(str(uuid4()), "a", "vision", 1, {"n1": 2}, 1, 1, SlurmArray(str(uuid4()), [1, 2]), 1)
     given = {*variables_of_job(job), *variables_of_node(job, 0), "SLURM_SUBMIT_DIR"}
-    assert GIVEN_VARIABLES | OF_CPUS | OF_ARRAYS | {"SLURM_MEM_PER_NODE"} == given
+    assert given == GIVEN_VARIABLES | OF_CPUS | OF_ARRAYS | OF_MEMORY
 
 
 def test_every_option_of_sbatch_has_its_row() -> None:
@@ -193,6 +214,10 @@ def test_the_documents_list_every_option() -> None:
         ("--hold=yes", "--hold has no value"),
         ("--gpus", "--gpus needs a value"),
         ("--time=soon", "expected minutes"),
+        ("--export=UNSET", "UNSET is not set here"),
+        ('--export=ALL,LIST="a,b"', "b is not set here"),
+        ("--gres=gpu:v100:2 --constraint=a100", "no GPU is a100 and v100"),
+        ("--constraint=a100&v100", "no GPU is a100 and v100"),
         ("--dependency=afternotok:a", "only afterok and afterany"),
         ("--dependency=singleton", "only afterok and afterany"),
         ("--gpus=many:few", "expected a number of GPUs"),
@@ -249,7 +274,7 @@ def test_a_script_runs_as_its_text_with_its_arguments(service: Live, motley: Mot
 def test_motley_sbatch_takes_the_command_line_of_sbatch(service: Live, motley: Motley, tmp_path: Path) -> None:
     script = tmp_path / "train.sh"
     script.write_text("#!/bin/sh\n#SBATCH --gpus=2 --array=0-9\necho trained $1 $SLURM_ARRAY_TASK_ID\n")
-    line = ["-G", "1", "-t", "2:00:00", "--array=1,3", "--tag", "lr=3", str(script), "--lr", "3", "--gpus", "8"]
+    line = ["-vG", "1", "-t", "2:00:00", "--array=1,3", "--tag", "lr=3", str(script), "--lr", "3", "--gpus", "8"]
     assert motley("sbatch", *line).exit_code == 0
     jobs = sorted(service.jobs, key=lambda job: job.array_index or 0)
     assert [job.array_index for job in jobs] == [1, 3]
@@ -259,6 +284,7 @@ def test_motley_sbatch_takes_the_command_line_of_sbatch(service: Live, motley: M
 
 
 def test_motley_sbatch_wraps_a_command(service: Live, motley: Motley) -> None:
+    assert "has no script beside it" in motley("sbatch", "--gres=gpu:1", "--wrap", "true", "more").stderr
     result = motley("sbatch", "--parsable", "--gres=gpu:1", "-p", "gpu", "--wrap", "python train.py")
     (job,) = service.jobs
     assert result.stdout.strip() == str(job.pk)

@@ -115,6 +115,26 @@ def test_fields_are_translated(text: str, fields: dict[str, Any]) -> None:
     parse_spec({name: value for name, value in spec.items() if name != "code"})
 
 
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        ("run: a\nresources: {accelerators: A100}", {"gpus": 1, "gpu_types": ["a100"]}),
+        ("run: a\nresources: {accelerators: [T4:2, V100:2]}", {"gpus": 2, "gpu_types": ["t4", "v100"]}),
+        ("run: a\nresources: {accelerators: {A100-80GB: 4}}", {"gpus": 4, "gpu_types": ["a100-80gb"]}),
+        ("run: a\nresources: {accelerators: null}", {"gpus": 1}),
+        ("type: task\ncommands: [a]\nresources: {gpu: A100}", {"gpus": 1, "gpu_types": ["a100"]}),
+        ("type: task\ncommands: [a]\nresources: {gpu: 'A100:80GB'}", {"gpus": 1, "gpu_memory": "81920MiB"}),
+        ("type: task\ncommands: [a]\nresources: {gpu: '24GB:2'}", {"gpus": 2, "gpu_memory": "24576MiB"}),
+        ("type: task\ncommands: [a]\nresources: {gpu: {count: {min: 2}}}", {"gpus": 2}),
+        ("method: grid\nparameters: {a: {parameters: {b: {values: [1, 2]}}}}", {"array": "0-1"}),
+        ("method: grid\nparameters: {a: {values: [1, 2]}}\nrun_cap: 100", {"array": "0-1"}),
+    ],
+)
+def test_sizes_are_counted_right(text: str, fields: dict[str, Any]) -> None:
+    spec, _ = converted(text)
+    assert {name: spec.get(name) for name in fields} == fields
+
+
 def test_variables_of_the_other_system_are_set_from_motleys() -> None:
     assert converted(SKYPILOT)[0]["command"].splitlines()[:3] == [
         'export SKYPILOT_NODE_RANK="$MOTLEY_NODE_RANK"',
@@ -146,6 +166,33 @@ def test_what_is_not_honoured_is_named_with_its_replacement() -> None:
         ("entrypoint: a\nsearcher: {name: random, max_trials: 3}", "submit each trial as a job"),
         ("entrypoint: a\nhyperparameters: {lr: {type: log, minval: 1}}", "write its value"),
         ("method: bayes\nparameters: {lr: {min: 0}}", "run_cap"),
+        ("method: random\nparameters: {lr: {min: 0}}\nrun_cap: -1", "run_cap"),
+        ("method: grid\nparameters: {lr: {min: 1, max: 5}}", "run_cap"),
+        ("method: grid\nparameters: [a]", "parameters"),
+        ("run: a\nresources: {any_of: [{accelerators: A100:8}]}", "any_of"),
+        ("run: a\nresources: {accelerators: tpu-v3-8}", "resources.accelerators"),
+        ("run: a\nresources: {accelerators: true}", "resources.accelerators"),
+        ("run: a\nresources: {accelerators: []}", "resources.accelerators"),
+        ("run: a\nresources: {accelerators: {A100: 0}}", "resources.accelerators"),
+        ("run: a\nresources: {labels: [a]}", "resources.labels"),
+        ("run: a\nresources: [a]", "resources"),
+        ("run: a\nnum_nodes: -2", "num_nodes"),
+        ("run: a\nnum_nodes: 1.5", "num_nodes"),
+        ("run: a\nenvs: 5", "envs"),
+        ("run: null", "run"),
+        ("run: [a, b]", "run"),
+        ("type: task\ncommands: python x.py", "commands"),
+        ("type: task\ncommands: 5", "commands"),
+        ("type: task\ncommands: [a]\nnodes: x", "nodes"),
+        ("type: task\ncommands: [a]\nresources: {gpu: {name: 5, count: x}}", "resources.gpu.count"),
+        ("entrypoint: null", "entrypoint"),
+        ("entrypoint: a\nsearcher: single", "searcher"),
+        ("entrypoint: a\nresources: {slots_per_trial: -1}", "resources.slots_per_trial"),
+        ("entrypoint: a\nresources: {weight: x}", "resources.weight"),
+        ("entrypoint: a\nmax_restarts: x", "max_restarts"),
+        ("entrypoint: a\nlabels: 5", "labels"),
+        ("entrypoint: a\nhyperparameters: [a]", "hyperparameters"),
+        ("entrypoint: a\nenvironment: {image: {cpu: a}}", "environment.image"),
     ],
 )
 def test_what_would_be_another_job_is_refused(text: str, words: str) -> None:

@@ -20,6 +20,7 @@ def test_squeue_lists_unfinished_jobs_by_its_own_filters(service: Live, motley: 
     assert motley("squeue", *names, "-n", "runs").stdout.split() == ["runs"]
     assert motley("squeue", *names, "-u", "nobody-else").stdout.split() == []
     assert motley("squeue", *names, "-j", "waits,done").stdout.split() == ["waits", "done"]
+    assert [line.split()[1] for line in motley("squeue", "-h").stdout.splitlines()] == ["runs", "waits"]
     assert motley("squeue", "--start").stdout.splitlines()[0].split()[:2] == ["NAME", "ID"]
 
 

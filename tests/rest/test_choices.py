@@ -90,7 +90,7 @@ def _bodies(base: Any) -> list[Any]:
 @pytest.mark.parametrize(
     ("field", "value", "pointer", "words"),
     [
-        ("array", "5-1", "/array", "5-1: the last index must be from 5 to 2,147,483,647."),
+        ("array", "5-1", "/array", "5-1: the last index must not be less than the first."),
         ("after", ["nope"], "/after/0", "An object with the fields job, on is expected, not a string."),
         ("after", None, "/after", "This field may not be null."),
         ("env", ["A=1"], "/env", "An object is expected, not a list."),

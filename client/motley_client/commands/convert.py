@@ -6,7 +6,8 @@ from typing import Annotated, Any
 import typer
 import yaml
 
-from motley_client.batch_script import Surroundings, is_script, read_script, translated
+from motley_client.batch_script import Surroundings, check_variables, is_script, read_script, translated
+from motley_client.commands.job_options import text_of
 from motley_client.convert import FORMATS, format_of
 from motley_client.convert.fields import Translation
 from motley_client.spec import SpecError, documents_of
@@ -24,7 +25,7 @@ def convert(
 
     motley convert task.yaml > job.yaml
     """
-    made = _translated(file.name, file.read())
+    made = _translated(file.name, text_of(file))
     for note in made.notes:
         warn(sanitized(f"{file.name}: {note}."))
     typer.echo(yaml.dump(made.spec, Dumper=_Blocks, sort_keys=False, allow_unicode=True, width=120), nl=False)
@@ -32,7 +33,9 @@ def convert(
 
 def _translated(name: str, text: str) -> Translation:
     if is_script(text):
-        return translated(read_script(name, text), [], Surroundings(os.environ, now()))
+        made = translated(script := read_script(name, text), [], Surroundings(os.environ, now()))
+        check_variables(script.text, made.spec, several_tasks=made.several_tasks)
+        return made
     (document, *others) = documents_of(text, name) or [None]
     kind = format_of(document)
     if kind is None:

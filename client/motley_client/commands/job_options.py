@@ -243,16 +243,19 @@ def _specs_of(context: typer.Context, file: FileArgument, given: dict[str, Any])
         return [_of_script(context, read_script("wrap", f"#!/bin/sh\n{wrapped}\n"), fields)]
     if file is None:
         return [_with_defaults(fields)]
-    text = _text_of(file)
+    text = text_of(file)
     if is_script(text):
         return [_of_script(context, read_script(file.name, text), fields)]
+    if "sbatch" in context.meta:
+        raise SpecError(f"{file.name} is no batch script: its first line must begin with #!. For YAML: motley submit.")
     specs = read_specs(text, file.name)
     if kind := next(filter(None, map(format_of, specs)), None):
         raise SpecError(f"{file.name} is {kind.name}: `motley convert {file.name}` writes it as a job of Motley.")
     return [merged(_with_whole_path(spec, file.name), fields) for spec in specs]
 
 
-def _text_of(file: TextIO) -> str:
+def text_of(file: TextIO) -> str:
+    """The text of the file, which must be UTF-8."""
     try:
         return file.read()
     except UnicodeDecodeError as error:
@@ -278,7 +281,7 @@ def _of_script(context: typer.Context, script: Script, fields: dict[str, Any]) -
         warn(f"{script.name}: it starts in a new folder; to start in this one: --workdir DIR, or --code DIR.")
     left_out = {"gpus"} if fields.keys() & SIZES else set()
     spec = merged({name: value for name, value in made.spec.items() if name not in left_out}, fields)
-    check_variables(script.text, spec)
+    check_variables(script.text, spec, several_tasks=made.several_tasks)
     return spec
 
 

@@ -10,6 +10,7 @@ from motley_client.batch_script import options_of_words
 from motley_client.commands.job_options import Specs, takes_specs
 from motley_client.commands.submit import WaitOption, submit_specs
 from motley_client.sbatch_options import OF_SHORT, Value, option_named
+from motley_client.spec import SpecError
 from motley_client.terminal import Output, OutputOption
 
 WHERE = "motley sbatch"
@@ -34,6 +35,8 @@ class SlurmCommand(TyperCommand):
         ours += [f"--{name}" for name in ("wait", "help") if name in given]
         ours += ["--output", "name"] if "parsable" in given else []
         script = [] if ctx.meta["wrap"] else [left.popleft() if left else "-"]
+        if ctx.meta["wrap"] and left:
+            raise SpecError(f"--wrap has no script beside it: {left[0]}")
         ctx.meta["command"] = list(left)
         return super().parse_args(ctx, [*ours, *script])
 
@@ -48,11 +51,20 @@ class SlurmCommand(TyperCommand):
     def _takes_next(self, word: str) -> bool:
         """Whether the option's value is the next word."""
         if self._is_slurms(word):
-            name = word[2:] if word.startswith("--") else ""
-            option = option_named(name) if name else OF_SHORT[word[1]] if len(word) == 2 else None
-            return option is not None and option.value is Value.REQUIRED
+            return _needs_value(word)
         known = (parameter for parameter in self.params if word in parameter.opts)
         return any(not getattr(parameter, "is_flag", True) for parameter in known)
+
+
+def _needs_value(word: str) -> bool:
+    """Whether the last option of `--name` or `-vN` has its value in the next word."""
+    if word.startswith("--"):
+        option = option_named(word[2:])
+        return option is not None and option.value is Value.REQUIRED
+    options = [OF_SHORT.get(letter) for letter in word[1:]]
+    ends = [place for place, option in enumerate(options) if option is None or option.value is not Value.NONE]
+    last = options[-1]
+    return ends == [len(options) - 1] and last is not None and last.value is Value.REQUIRED
 
 
 @takes_specs

@@ -1,7 +1,6 @@
 """Slurm's commands with its own options, for hands that know them: squeue, scancel, sacct, sinfo, scontrol."""
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -16,7 +15,8 @@ from motley_client.tables.job_columns import chosen_columns, columns_of, rows_of
 from motley_client.tables.jobs import jobs_table
 from motley_client.terminal import console, now, sanitized
 
-MOST = 1000
+PLAIN = ("id", "name", "team", "state", "gpus", "age", "reason")
+"""Columns of squeue without headings."""
 ACCOUNTED = "JobID,JobName,Account,State,AllocTRES,Submit,Start,End,Elapsed,ExitCode"
 """Columns of sacct unless it is told others."""
 INSTEAD = {
@@ -48,7 +48,7 @@ def squeue(
     long: Annotated[bool, typer.Option("-l", "--long")] = False,
 ) -> None:
     """List jobs as squeue does. The same with more options: motley ps"""
-    columns = columns_of(form) if form else []
+    columns = columns_of(form) if form else [*PLAIN] if no_header else []
     with connect(context) as client:
         found = list(_selected(client, jobs, _filters(client, Wanted(user, mine, states, name, account))))
     if columns:
@@ -149,7 +149,7 @@ class Wanted(NamedTuple):
 
 def _filters(client: Client, wanted: Wanted) -> dict[str, Any]:
     owner = client.me()["username"] if wanted.mine or wanted.user == "me" else wanted.user
-    return {"state": list(_states(wanted.states)), "owner": owner, "team": wanted.account, "q": wanted.name}
+    return {"state": list(_states(wanted.states)), "owner": owner, "team": wanted.account, "name": wanted.name}
 
 
 def _states(text: str | None) -> Iterable[str]:
@@ -162,9 +162,7 @@ def _selected(client: Client, jobs: str | None, wanted: dict[str, Any]) -> Itera
     if jobs:
         yield from _named(client, jobs.split(","))
     else:
-        name = wanted["q"]
-        found = islice(client.jobs(**wanted, page_size=200), MOST)
-        yield from (job for job in found if name is None or job["name"] == name)
+        yield from client.jobs(**wanted, page_size=200)
 
 
 def _named(client: Client, typed: Iterable[str]) -> Iterator[Job]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from motley_client.convert.fields import Fields, Translation, env_of, image_of, of_gpus
+from motley_client.convert.fields import Fields, Translation, env_of, image_of, number, of_gpus, text_of, whole
 from motley_client.spec import SpecError
 
 REMEDIES = {
@@ -22,7 +22,8 @@ REMEDIES = {
     "profiling": "GPU use and progress are measured: motley show JOB",
     "environment.force_pull_image": "",
 }
-SEARCHERS = {"single", None}
+SINGLE = "single"
+"""The search with one trial."""
 
 
 def is_experiment(document: Mapping[str, Any]) -> bool:
@@ -33,23 +34,23 @@ def translated(document: Mapping[str, Any]) -> Translation:
     """The job of an experiment with one trial; constants among its hyperparameters become variables."""
     experiment = Fields(document, REMEDIES)
     notes = ["code that reads its context from Determined's master (det.core, Trial classes) runs on Determined alone"]
-    searcher = experiment.take("searcher", {})
-    if searcher.get("name") not in SEARCHERS:
-        raise SpecError(f"searcher.name: {searcher['name']}: submit each trial as a job, or an array of them.")
+    if (search := experiment.within("searcher").take("name", SINGLE)) != SINGLE:
+        raise SpecError(f"searcher.name: {search}: submit each trial as a job, or an array of them.")
     entrypoint = experiment.take("entrypoint")
-    command = [str(word) for word in entrypoint] if isinstance(entrypoint, list) else str(entrypoint)
+    is_list = isinstance(entrypoint, list) and entrypoint
+    command = [str(word) for word in entrypoint] if is_list else text_of(entrypoint, "entrypoint")
     resources, environment = experiment.within("resources"), experiment.within("environment")
     spec: dict[str, Any] = {"name": str(experiment.take("name", "experiment")), "command": command}
-    spec |= of_gpus(int(resources.take("slots_per_trial", 1)), [], notes)
-    spec |= _environment(environment, experiment.take("hyperparameters", {}), notes)
+    spec |= of_gpus(whole(resources.take("slots_per_trial", 1), "resources.slots_per_trial", least=0), [], notes)
+    spec |= _environment(environment, experiment.within("hyperparameters").rest(), notes)
     if image := environment.take("image"):
         chosen = image.get("cuda") or image.get("gpu") if isinstance(image, Mapping) else image
-        spec["image"] = image_of(str(chosen))
-    spec["retries"] = int(experiment.take("max_restarts", 5))
+        spec["image"] = image_of(text_of(chosen, "environment.image.cuda"))
+    spec["retries"] = whole(experiment.take("max_restarts", 5), "max_restarts", least=0)
     if labels := experiment.take("labels"):
-        spec["tags"] = {str(label): "" for label in labels}
+        spec["tags"] = {text_of(label, "labels"): "" for label in (labels if isinstance(labels, list) else [labels])}
     if weight := resources.take("weight"):
-        spec["weight"] = float(weight)
+        spec["weight"] = number(weight, "resources.weight")
     rest = (fields.not_honoured() for fields in (resources, environment, experiment))
     return Translation(spec, [*notes, *(note for fields in rest for note in fields)])
 
@@ -61,7 +62,7 @@ def _environment(environment: Fields, hyperparameters: Mapping[str, Any], notes:
     env, unset = env_of(given, "environment.environment_variables")
     if unset:
         notes.append(f"environment_variables: {', '.join(unset)} has no value: give it by --env NAME=VALUE")
-    constants = {name.upper(): _constant(name, value) for name, value in hyperparameters.items()}
+    constants = {str(name).upper(): _constant(name, value) for name, value in hyperparameters.items()}
     if constants:
         notes.append(f"hyperparameters are in the variables {', '.join(constants)}")
     env = {name: str(value) for name, value in constants.items()} | env

@@ -11,11 +11,13 @@ from motley_client.convert.fields import (
     env_of,
     image_of,
     kinds_and_count,
+    lines_of,
     mib_of,
     of_gpus,
     per_gpu,
     script_of,
     unknown_variables,
+    whole,
 )
 from motley_client.spec import SpecError
 
@@ -56,11 +58,11 @@ def translated(document: Mapping[str, Any]) -> Translation:
     if (kind := task.take("type")) != "task":
         raise SpecError(f"type: {kind}: Motley runs tasks. For a notebook: a job, and motley port JOB.")
     notes: list[str] = []
-    commands = "\n".join(str(line) for line in task.take("commands", []))
-    if not commands:
+    if not (listed := task.take("commands")):
         raise SpecError("commands: a job needs a command; that of the image is not known here.")
+    commands = lines_of(listed, "commands")
     unknown_variables(commands, "DSTACK_", VARIABLES, "commands")
-    nodes = int(task.take("nodes", 1))
+    nodes = whole(task.take("nodes", 1), "nodes")
     spec: dict[str, Any] = {"name": str(task.take("name", "task")), "command": script_of((commands,), VARIABLES)}
     resources = task.within("resources")
     spec |= _size(resources, nodes, notes)
@@ -70,9 +72,11 @@ def translated(document: Mapping[str, Any]) -> Translation:
         notes.append(f"env: {', '.join(unset)} has no value: give it by --env NAME=VALUE when you submit")
     if nodes > 1:
         notes.append(f"nodes: {nodes}: {NODES}")
-    for theirs, ours in (("working_dir", "workdir"), ("max_duration", "time_limit")):
-        if (value := task.take(theirs)) not in (None, "off"):
-            spec[ours] = str(value)
+    if (limit := task.take("max_duration")) not in (None, "off"):
+        spec["time_limit"] = str(limit)
+    if folder := task.take("working_dir"):
+        spec |= {"workdir": folder} if str(folder).startswith("/") else {}
+        notes += [] if str(folder).startswith("/") else [f"working_dir: {folder}: change to it in the commands"]
     if image := task.take("image"):
         spec["image"] = image_of(str(image))
     return Translation(spec, [*notes, *resources.not_honoured(), *task.not_honoured()])
@@ -95,9 +99,10 @@ def _gpu(asked: Any) -> tuple[list[str], int, int]:
         return [], 0, 0
     if isinstance(asked, Mapping):
         names = asked.get("name") or []
-        kinds = [str(name).lower() for name in ([names] if isinstance(names, str) else names)]
-        memory = asked.get("memory")
-        return kinds, cpus_of(asked.get("count", 1), "resources.gpu.count"), _memory_mib(memory) if memory else 0
+        kinds = [str(name).lower() for name in (names if isinstance(names, list) else [names])]
+        count, memory = asked.get("count", 1), asked.get("memory")
+        least = count.get("min") if isinstance(count, Mapping) else count
+        return kinds, cpus_of(least, "resources.gpu.count"), _memory_mib(memory) if memory else 0
     parts = str(asked).split(":")
     sizes = [part for part in parts if part[:1].isdigit() and "b" in part.lower()]
     kinds, count = kinds_and_count(":".join(part for part in parts if part not in sizes) or "1", "resources.gpu")

@@ -8,6 +8,7 @@ from typing import Any
 
 from motley_client.spec import SpecError
 
+MOST_CHARACTERS = 1000
 MIB_PER = {"": 1024, "k": 1 / 1024, "m": 1, "g": 1024, "t": 1024**2}
 """Without a unit these systems count in GiB."""
 
@@ -18,6 +19,8 @@ class Translation:
 
     spec: dict[str, Any]
     notes: list[str] = field(default_factory=list)
+    several_tasks: bool = False
+    """Whether a batch script asks for more tasks than nodes."""
 
 
 class Fields:
@@ -39,6 +42,11 @@ class Fields:
             raise SpecError(f"{self._where}{name}: expected a mapping, not {value!r}.")
         return Fields(value, self._remedies, f"{self._where}{name}.")
 
+    def rest(self) -> dict[str, Any]:
+        """All that is left; afterwards nothing is."""
+        left, self._left = self._left, {}
+        return left
+
     def not_honoured(self) -> list[str]:
         """A note for each field that is left."""
         return [self._note(f"{self._where}{name}") for name, value in self._left.items() if value not in (None, {}, [])]
@@ -48,13 +56,49 @@ class Fields:
         return f"{path} is not honoured" + (f": {remedy}" if remedy else "")
 
 
-def kinds_and_count(text: str, where: str) -> tuple[list[str], int]:
+def kinds_and_count(value: Any, where: str) -> tuple[list[str], int]:
     """GPU types and their number of `A100:2`, `A100,V100:2`, `A100` or `2`."""
-    match = re.fullmatch(r"(?:([A-Za-z][\w.,-]*?)(?::\d+GB)?)?(?::?(\d+))?", text.strip(), re.ASCII)
-    if match is None or not text.strip():
-        raise SpecError(f"{where}: {text!r} is not a GPU type and a number, e.g. A100:2. Write gpus and gpu_types.")
-    kinds = [kind.lower() for kind in (match[1] or "").split(",") if kind]
-    return kinds, int(match[2] or 1)
+    text = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    if re.fullmatch(r"[0-9]{1,6}", text):
+        return [], int(text)
+    names, is_given, count = text[:MOST_CHARACTERS].partition(":")
+    kinds = [kind.lower() for kind in names.split(",")]
+    known = all(re.fullmatch(r"[a-z][a-z0-9_.-]*", kind) and not kind.startswith("tpu") for kind in kinds)
+    if not known or not re.fullmatch(r"[0-9]{1,6}", count if is_given else "1"):
+        raise SpecError(f"{where}: {value!r} is not a GPU type and a number, e.g. A100:2. Write gpus and gpu_types.")
+    return kinds, int(count or 1)
+
+
+def whole(value: Any, where: str, *, least: int = 1) -> int:
+    """A whole number, also as a text."""
+    if isinstance(value, bool) or not re.fullmatch(r"[0-9]{1,6}", str(value)) or int(value) < least:
+        raise SpecError(f"{where}: {value!r} is not a whole number of {least} or more.")
+    return int(value)
+
+
+def number(value: Any, where: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise SpecError(f"{where}: {value!r} is not a number.")
+    return float(value)
+
+
+def text_of(value: Any, where: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise SpecError(f"{where}: expected a text, not {value!r}.")
+    return value
+
+
+def lines_of(value: Any, where: str) -> str:
+    """The lines of a list of commands."""
+    if not isinstance(value, list) or not value or not all(isinstance(line, str) for line in value):
+        raise SpecError(f"{where}: expected a list of commands, each a text.")
+    return "\n".join(value)
+
+
+def labels_of(value: Any, where: str) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise SpecError(f"{where}: expected a mapping of names to texts.")
+    return {str(name): str(text) for name, text in value.items()}
 
 
 def of_gpus(count: int, kinds: Iterable[str], notes: list[str]) -> dict[str, Any]:
@@ -87,13 +131,15 @@ def mib_of(value: Any, where: str) -> int:
 
 def env_of(value: Any, where: str) -> tuple[dict[str, str], list[str]]:
     """Variables of a mapping or of a list of `NAME=VALUE`, and names without a value."""
-    pairs = value.items() if isinstance(value, Mapping) else [str(one).partition("=")[::2] for one in value or ()]
-    if isinstance(value, str):
+    if isinstance(value, Mapping):
+        given = {str(name): text for name, text in value.items()}
+    elif isinstance(value, list):
+        pairs = [str(one).partition("=") for one in value]
+        given = {name: text if is_given else None for name, is_given, text in pairs}
+    else:
         raise SpecError(f"{where}: expected a mapping, or a list of NAME=VALUE.")
-    given = {str(name): text for name, text in pairs}
-    bare = set() if isinstance(value, Mapping) else {str(one) for one in value or () if "=" not in str(one)}
-    unset = [name for name, text in given.items() if text is None or name in bare]
-    return {name: _text(text) for name, text in given.items() if name not in unset}, unset
+    unset = [name for name, text in given.items() if text is None]
+    return {name: _text(text) for name, text in given.items() if text is not None}, unset
 
 
 def _text(value: Any) -> str:

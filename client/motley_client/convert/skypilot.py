@@ -10,20 +10,20 @@ from motley_client.convert.fields import (
     cpus_of,
     env_of,
     kinds_and_count,
+    labels_of,
     mib_of,
     of_gpus,
     per_gpu,
     script_of,
+    text_of,
     unknown_variables,
+    whole,
 )
 from motley_client.spec import SpecError
 
 OF_NODES = "Motley chooses the nodes; for GPU types: gpu_types"
 REMEDIES = {
-    **{
-        f"resources.{name}": OF_NODES
-        for name in ("cloud", "infra", "region", "zone", "instance_type", "any_of", "ordered")
-    },
+    **{f"resources.{name}": OF_NODES for name in ("cloud", "infra", "region", "zone", "instance_type")},
     "resources.image_id": "the image of a container: image",
     "resources.use_spot": "machines that come and go are asked for by volunteers",
     "resources.ports": "motley port JOB forwards a port of the job",
@@ -57,11 +57,12 @@ def translated(document: Mapping[str, Any]) -> Translation:
     notes: list[str] = []
     if task.take("service"):
         raise SpecError("service: Motley runs jobs, and serves no model. Leave it out to run the task alone.")
-    setup, run = str(task.take("setup", "")), str(task.take("run"))
+    setup, run = task.take("setup", ""), text_of(task.take("run"), "run")
+    setup = text_of(setup, "setup") if setup else ""
     unknown_variables(setup + run, "SKYPILOT_", VARIABLES, "run")
     if "SKYPILOT_NODE_IPS" in run:
         raise SpecError("run: it reads SKYPILOT_NODE_IPS: a job has MASTER_ADDR and MASTER_PORT, of the first node.")
-    nodes, resources = int(task.take("num_nodes", 1)), task.within("resources")
+    nodes, resources = whole(task.take("num_nodes", 1), "num_nodes"), task.within("resources")
     spec: dict[str, Any] = {"name": str(task.take("name", "task")), "command": script_of((setup, run), VARIABLES)}
     spec |= _size(resources, nodes, notes) | _environment(task, notes)
     if nodes > 1:
@@ -71,13 +72,15 @@ def translated(document: Mapping[str, Any]) -> Translation:
             raise SpecError("workdir: clone the repository in the script, or give a folder of this machine.")
         spec["code"] = str(folder)
     if labels := resources.take("labels"):
-        spec["tags"] = {str(name): str(value) for name, value in labels.items()}
+        spec["tags"] = labels_of(labels, "resources.labels")
     if setup:
         notes.append("setup runs before each start; to keep what it installs between them: the field setup")
     return Translation(spec, [*notes, *resources.not_honoured(), *task.not_honoured()])
 
 
 def _size(resources: Fields, nodes: int, notes: list[str]) -> dict[str, Any]:
+    if any(resources.take(name) for name in ("any_of", "ordered")):
+        raise SpecError("resources: any_of and ordered are several sizes: write accelerators with one number of GPUs.")
     kinds, count = _accelerators(resources.take("accelerators"))
     size = of_gpus(count * nodes, kinds, notes)
     if cpus := resources.take("cpus"):
@@ -91,12 +94,13 @@ def _accelerators(asked: Any) -> tuple[list[str], int]:
     """`A100:2`, `{A100: 2}`, or several of which one will do: a list or a mapping with one number."""
     if asked is None:
         return [], 0
-    texts = [f"{kind}:{count or 1}" for kind, count in asked.items()] if isinstance(asked, Mapping) else asked
-    parts = [
-        kinds_and_count(str(one), "resources.accelerators") for one in ([texts] if isinstance(texts, str) else texts)
-    ]
+    where = "resources.accelerators"
+    if isinstance(asked, Mapping):
+        parts = [([str(kind).lower()], whole(1 if count is None else count, where)) for kind, count in asked.items()]
+    else:
+        parts = [kinds_and_count(one, where) for one in (asked if isinstance(asked, list) else [asked])]
     if len({count for _, count in parts}) != 1:
-        raise SpecError("resources.accelerators: a job has the same number of GPUs on each type: choose one.")
+        raise SpecError(f"{where}: a job has the same number of GPUs on each type: choose one.")
     return [kind for kinds, _ in parts for kind in kinds], parts[0][1]
 
 

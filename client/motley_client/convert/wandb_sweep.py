@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
-from motley_client.convert.fields import Translation
+from motley_client.convert.fields import Translation, whole
 from motley_client.spec import SpecError
 
 ID = "WANDB_SWEEP_ID"
@@ -16,14 +16,16 @@ def is_sweep(document: Mapping[str, Any]) -> bool:
 
 def translated(document: Mapping[str, Any]) -> Translation:
     """An array in which each task is one run of the sweep; W&B's server chooses its parameters."""
-    runs = document.get("run_cap") or _points(document)
-    if not runs:
+    cap, points = document.get("run_cap"), _points(document["parameters"]) if document["method"] == "grid" else 0
+    if cap is None and not points:
         raise SpecError("run_cap: say how many runs there are to be at most, as a job array has an end.")
+    most = points if cap is None else whole(cap, "run_cap")
+    runs = min(most, points) if points else most
     spec = {
         "name": str(document.get("name") or document.get("program") or "sweep").removesuffix(".py"),
         "command": f'wandb agent --count 1 "${ID}"',
         "gpus": 1,
-        "array": f"0-{int(runs) - 1}",
+        "array": f"0-{runs - 1}",
         "secrets": ["WANDB_API_KEY"],
     }
     notes = [
@@ -34,9 +36,17 @@ def translated(document: Mapping[str, Any]) -> Translation:
     return Translation(spec, notes)
 
 
-def _points(document: Mapping[str, Any]) -> int:
-    """Number of points of a grid; 0 where the search has no end."""
-    parameters = document["parameters"]
-    if document["method"] != "grid" or not isinstance(parameters, Mapping):
+def _points(parameters: Any) -> int:
+    """Number of points of a grid; 0 where it is not a product of lists of values."""
+    if not isinstance(parameters, Mapping):
+        raise SpecError("parameters: expected a mapping.")
+    return prod(_values(one) for one in parameters.values())
+
+
+def _values(parameter: Any) -> int:
+    if not isinstance(parameter, Mapping):
         return 0
-    return prod(len(one.get("values") or [0]) for one in parameters.values() if isinstance(one, Mapping))
+    if "parameters" in parameter:
+        return _points(parameter["parameters"])
+    values = parameter.get("values")
+    return len(values) if isinstance(values, list) else int("value" in parameter)
