@@ -3,7 +3,7 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
@@ -20,6 +20,11 @@ OF_GPUS = ("AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES")
 NOTHING = {"", "Unknown", "None", "N/A", "(null)"}
 RUNS = {"RUNNING", "SUSPENDED", "COMPLETING", "STOPPED", "SIGNALING", "STAGE_OUT"}
 MOST_EXAMPLES = 5
+ALL = "*"
+"""Stands for every partition."""
+PART_OF_GPU = re.compile(r"gres[/:](?:shard|mps)\b|gpu:\d+g\.")
+A_DAY_S = 86_400.0
+LONGEST_S = 10 * 366 * 86_400.0
 
 
 class InvalidAccounting(ValueError):
@@ -36,6 +41,8 @@ class LeftOut(StrEnum):
     HETEROGENEOUS = "it is a part of a heterogeneous job"
     SEVERAL_TYPES = "it ran on GPUs of several types"
     UNKNOWN_TYPE = "the type of its GPUs is not known: name that of its partition, --type PARTITION=TYPE"
+    PARTS = "it had parts of GPUs (MIG, shards)"
+    NO_NODES = "the nodes that are listed do not hold it"
     TIMES = "its times cannot be read, or end before they begin"
     COLUMNS = "its line has another number of columns than the first one"
 
@@ -81,6 +88,33 @@ class Accounting:
         return sum(count for why, count in self.left_out.items() if why not in EXPECTED)
 
 
+def without(accounting: Accounting, rest: Sequence[SlurmJob], why: LeftOut) -> Accounting:
+    """The accounting without these jobs, which are counted as left out for this reason."""
+    gone = {id(job) for job in rest}
+    if not gone:
+        return accounting
+    return replace(
+        accounting,
+        jobs=[job for job in accounting.jobs if id(job) not in gone],
+        left_out={**accounting.left_out, why: len(rest)},
+        examples={**accounting.examples, why: [job.id for job in rest[:MOST_EXAMPLES]]},
+    )
+
+
+def in_the_window(jobs: Sequence[SlurmJob]) -> list[SlurmJob]:
+    """The jobs from when on the file has all of them: what waited or ran before then began at that moment.
+
+    `sacct -S` lists what had not ended at a time, however long before it was submitted: its first end tells that time.
+    """
+    began_s = min(job.submitted_s for job in jobs)
+    if (first_end_s := min(job.ended_s for job in jobs)) > began_s + A_DAY_S:
+        began_s = first_end_s - 1.0
+    moved = [
+        job._replace(submitted_s=max(job.submitted_s, began_s), started_s=max(job.started_s, began_s)) for job in jobs
+    ]
+    return sorted(moved, key=lambda job: (job.submitted_s, job.started_s))
+
+
 @dataclass
 class _Reader:
     columns: Sequence[str]
@@ -96,7 +130,7 @@ class _Reader:
             self._leave_out(LeftOut.COLUMNS, line[:40])
             return
         row = dict(zip(self.columns, cells, strict=True))
-        job_id = row.get("JobID") or row.get("JobIDRaw") or ""
+        job_id = row.get("JobID") or row.get("JobIDRaw") or f"{row['User']} {row['Submit']}"
         if re.search(r"\.[\w+]+$", job_id) or re.search(r"\.[\w+]+$", row.get("JobIDRaw", "")):
             return  # a step of a job
         found = self._job(job_id, row)
@@ -108,12 +142,12 @@ class _Reader:
     def _leave_out(self, why: LeftOut, job_id: str) -> None:
         self.left_out[why] += 1
         if len(self.examples[why]) < MOST_EXAMPLES:
-            self.examples[why].append(job_id)
+            self.examples[why].append("".join(letter if letter.isprintable() else "?" for letter in job_id))
 
     def _job(self, job_id: str, row: Mapping[str, str]) -> SlurmJob | LeftOut:
         types = _gpus_of(row)
-        if not sum(types.values()):
-            return LeftOut.NO_GPU
+        if isinstance(types, LeftOut):
+            return types
         if "+" in job_id:
             return LeftOut.HETEROGENEOUS
         if (times := _times_of(row)) is None or isinstance(times, LeftOut):
@@ -121,7 +155,7 @@ class _Reader:
         named = sorted(kind for kind in types if kind)
         if len(named) > 1:
             return LeftOut.SEVERAL_TYPES
-        nodes = _nodes_of(row.get("NodeList", ""))
+        nodes = nodes_named(row.get("NodeList", ""))
         kinds = set(named) or self._types_of(nodes, row.get("Partition", ""))
         if len(kinds) != 1:
             return LeftOut.SEVERAL_TYPES if kinds else LeftOut.UNKNOWN_TYPE
@@ -143,7 +177,7 @@ class _Reader:
         of_nodes = {self.type_of[node] for node in nodes if node in self.type_of}
         if of_nodes:
             return of_nodes
-        kind = self.type_of.get(partition) or self.type_of.get("*")
+        kind = self.type_of.get(partition) or self.type_of.get(ALL)
         return {kind} if kind else set()
 
 
@@ -183,15 +217,23 @@ def _cells(line: str, columns: Sequence[str]) -> list[str] | None:
     return cells if len(cells) == len(columns) else None
 
 
-def _gpus_of(row: Mapping[str, str]) -> dict[str, int]:
+def _gpus_of(row: Mapping[str, str]) -> dict[str, int] | LeftOut:
     """GPUs by type, "" for those without one, of the first column that tells any."""
+    if any(PART_OF_GPU.search(row.get(column, "")) for column in OF_GPUS):
+        return LeftOut.PARTS
     for column in OF_GPUS:
         found = dict(_gpu_counts(row.get(column, "")))
         if column == "ReqGRES":  # of each node
-            found = {kind: count * int(row.get("NNodes") or 1) for kind, count in found.items()}
+            found = {kind: count * _count(row.get("NNodes", "")) for kind, count in found.items()}
         if any(found.values()):
             return found
-    return {}
+    return LeftOut.NO_GPU
+
+
+def _count(text: str) -> int:
+    """Number of nodes, which sacct writes as `1K` or `1.50K` from 1,000 on."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(K?)", text, re.ASCII)
+    return max(round(float(match[1]) * (1000 if match[2] else 1)), 1) if match else 1
 
 
 def _gpu_counts(text: str) -> Iterator[tuple[str, int]]:
@@ -214,7 +256,7 @@ def _times_of(row: Mapping[str, str]) -> tuple[float, float, float] | LeftOut | 
         could = submitted if eligible in NOTHING else max(submitted, _seconds(eligible))
     except ValueError:
         return None
-    if not submitted <= started <= ended:
+    if not submitted <= started <= ended <= started + LONGEST_S:
         return None
     return LeftOut.NO_TIME if ended - started < 1 else (min(could, started), started, ended)
 
@@ -235,7 +277,8 @@ def _limit_s(text: str) -> float | None:
     return ((days * 24 + hours) * 60 + minutes) * 60.0 + seconds
 
 
-def _nodes_of(text: str) -> tuple[str, ...]:
+def nodes_named(text: str) -> tuple[str, ...]:
+    """The nodes of `n[01-03],m7`; none where there are none, or the text is no list."""
     if text in NOTHING or text == "None assigned":
         return ()
     try:

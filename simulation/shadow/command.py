@@ -4,6 +4,7 @@ import gzip
 import os
 import shlex
 import sys
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +14,7 @@ import typer
 from simulation.cli.console import PROGRAM, progress
 from simulation.clock.process_pool import FailedRun, run_all
 from simulation.results.comparison import RunResult, perform
-from simulation.shadow.accounting import Accounting, InvalidAccounting, read_accounting
+from simulation.shadow.accounting import ALL, Accounting, InvalidAccounting, LeftOut, read_accounting, without
 from simulation.shadow.nodes import cluster_of, nodes_of_jobs, read_nodes, types_of_nodes
 from simulation.shadow.page import HAPPENED, page
 from simulation.shadow.study import (
@@ -24,10 +25,11 @@ from simulation.shadow.study import (
     of_policy,
     prepare,
     replay_error_h,
+    scenario_of,
+    too_large,
     what_happened,
 )
 
-ALL = "*"
 FAILED = 1
 
 shadow = typer.Typer(no_args_is_help=True, help="What Motley's policies would have done on a Slurm cluster.")
@@ -85,17 +87,23 @@ def import_accounting(
 def _study(
     file: Path, nodes: Path | None, types: Sequence[str], policies: Sequence[str], out: Path, *, leave_out: bool
 ) -> Study:
-    listed = read_nodes(nodes.read_text()) if nodes else None
-    told = _types(types) | dict(types_of_nodes(listed or []))
-    accounting = read_accounting(_text(file).split("\n"), told)
-    _check(accounting, leave_out=leave_out)
+    types = _types(types)
+    listed = read_nodes(_text(nodes), types) if nodes else None
+    accounting = read_accounting(_text(file).split("\n"), types | dict(types_of_nodes(listed or [])))
     cluster = cluster_of(listed or nodes_of_jobs(accounting.jobs))
+    accounting = without(accounting, too_large(accounting.jobs, cluster), LeftOut.NO_NODES)
+    _check(accounting, leave_out=leave_out)
+    for policy in policies:
+        scenario_of(cluster).check(policy)
     return prepare(accounting, cluster, policies, out)
 
 
 def _text(file: Path) -> str:
     data = file.read_bytes()
-    return (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode(errors="replace")
+    try:
+        return (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode(errors="replace")
+    except (OSError, EOFError, zlib.error) as error:
+        raise InvalidAccounting(f"{file}: it is cut or damaged: {error}.") from error
 
 
 def _types(texts: Sequence[str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from simulation.cluster import Cluster
-from simulation.shadow.accounting import InvalidAccounting, SlurmJob
+from simulation.shadow.accounting import ALL, PART_OF_GPU, InvalidAccounting, SlurmJob, nodes_named
 
 NODES_COMMAND = "scontrol show node > nodes.txt"
 
@@ -19,38 +19,48 @@ class GpuNode(NamedTuple):
     gpus: int
 
 
-def read_nodes(text: str) -> list[GpuNode]:
-    """Nodes with GPUs of `scontrol show node`, or of `sinfo -N -h -o "%N %G"`; each node once."""
+class _Listed(NamedTuple):
+    name: str
+    gres: str
+    partitions: str = ""
+
+
+def read_nodes(text: str, type_of: Mapping[str, str]) -> list[GpuNode]:
+    """Nodes with GPUs of `scontrol show node`, or of `sinfo -N -h -o "%N %G"`; `type_of`: types of partitions."""
     found = _of_scontrol(text) if "NodeName=" in text else _of_sinfo(text)
-    nodes = {name: _node(name, gres) for name, gres in found}
+    nodes = {listed.name: _node(listed, type_of) for listed in found}
     with_gpus = [node for node in nodes.values() if node is not None]
     if not with_gpus:
         raise InvalidAccounting(f"There is no node with GPUs in the list of nodes. Write it by: {NODES_COMMAND}")
     return with_gpus
 
 
-def _of_scontrol(text: str) -> Iterator[tuple[str, str]]:
+def _of_scontrol(text: str) -> Iterator[_Listed]:
     for record in re.split(r"(?=^NodeName=)", text, flags=re.MULTILINE):
-        name = re.match(r"NodeName=(\S+)", record)
-        gres = re.search(r"\bGres=(\S+)", record)
+        name, gres, partitions = (
+            re.search(rf"\b{field}=(\S+)", record) for field in ("NodeName", "Gres", "Partitions")
+        )
         if name and gres:
-            yield name[1], gres[1]
+            yield _Listed(name[1], gres[1], partitions[1] if partitions else "")
 
 
-def _of_sinfo(text: str) -> Iterator[tuple[str, str]]:
+def _of_sinfo(text: str) -> Iterator[_Listed]:
     for line in text.splitlines():
-        name, _, gres = line.strip().partition(" ")
+        names, _, gres = line.strip().partition(" ")
         if gres:
-            yield name, gres.strip()
+            yield from (_Listed(name, gres.strip()) for name in nodes_named(names))
 
 
-def _node(name: str, gres: str) -> GpuNode | None:
-    parts = re.findall(r"(?:^|,)gpu:(?:([A-Za-z][\w.-]*):)?(\d+)", gres)
-    types = {kind.lower() for kind, _ in parts}
+def _node(listed: _Listed, type_of: Mapping[str, str]) -> GpuNode | None:
+    if PART_OF_GPU.search(listed.gres):
+        raise InvalidAccounting(f"The node {listed.name} has parts of GPUs ({listed.gres}): leave it out of the list.")
+    parts = re.findall(r"(?:^|,)gpu:(?:([A-Za-z][\w.-]*):)??(?:no_consume:)?(\d+)", listed.gres)
+    types = {kind.lower() for kind, _ in parts if kind}
     if len(types) > 1:
-        raise InvalidAccounting(f"The node {name} has GPUs of several types ({gres}): leave it out of the list.")
+        raise InvalidAccounting(f"The node {listed.name} has GPUs of several types ({listed.gres}): leave it out.")
+    told = [type_of[name] for name in (*listed.partitions.split(","), ALL) if name in type_of]
     gpus = sum(int(count) for _, count in parts)
-    return GpuNode(name, types.pop() or "gpu", gpus) if gpus else None
+    return GpuNode(listed.name, next(iter([*types, *told]), "gpu"), gpus) if gpus else None
 
 
 def nodes_of_jobs(jobs: Sequence[SlurmJob]) -> list[GpuNode]:

@@ -5,8 +5,10 @@ from html import escape
 from pathlib import Path
 from string import Template
 
+from allocation.policies import KEEP_RUNNING
+from simulation.shadow.accounting import LeftOut
 from simulation.shadow.nodes import words_of
-from simulation.shadow.study import PREEMPTS_NONE, RESTART_S, ROUND_S, Study, Waits, left_out_lines
+from simulation.shadow.study import RESTART_S, ROUND_S, Study, Waits, left_out_lines
 
 PAGE = Path(__file__).with_name("page.html")
 HAPPENED = "what happened"
@@ -55,7 +57,7 @@ def _table(waits: Mapping[str, Waits]) -> str:
 
 def _row(name: str, one: Waits, longest: float) -> str:
     bar = f"<span class=bar style='width:{WIDEST * one.mean_h / longest:.0f}px'></span> "
-    mark = "" if name == HAPPENED or name in PREEMPTS_NONE else " <small>preempts</small>"
+    mark = "" if name == HAPPENED or name.partition(":")[0] in KEEP_RUNNING else " <small>preempts</small>"
     figures = (one.median_h, one.p99_h, one.short_mean_h, one.jct_mean_h)
     cells = "".join(f"<td>{_hours(hours)}</td>" for hours in figures)
     real = " class=real" if name == HAPPENED else ""
@@ -106,12 +108,14 @@ def _method(study: Study) -> str:
 
 
 def _assumptions(study: Study) -> Iterator[str]:
-    jobs = len(study.accounting.jobs)
+    unknown = len(study.accounting.jobs) - study.estimated - study.limited
     yield "Each job runs as long as it did, on as many GPUs of the same type: no policy chooses another type here."
     yield (
         f"Policies do not know how long a job runs. Of {study.estimated:,} jobs they assume the mean of similar ones "
-        f"that had ended before (Helios' rolling estimate), of {jobs - study.estimated:,} the time limit."
+        f"that had ended before (Helios' rolling estimate), of {study.limited:,} the limit, of {unknown:,} nothing."
     )
+    if running := study.accounting.left_out.get(LeftOut.RUNS):
+        yield f"{running:,} jobs that ran still hold no GPUs here, neither in what happened nor under the policies."
     yield f"Policies that preempt need jobs that save their state; each restart costs {RESTART_S} s."
     yield "CPUs, memory, reservations, maintenance, limits of accounts and jobs without GPUs are not simulated."
     yield (

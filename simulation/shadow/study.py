@@ -7,10 +7,10 @@ started: what waits there is the replay's error.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import count
-from math import inf
+from math import inf, isfinite
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,14 +21,13 @@ from estimation.durations import DurationHistory, JobTraits
 from simulation.cluster import Cluster
 from simulation.results.comparison import JobColumns, RunResult, RunSpec
 from simulation.scenario.scenario import Scenario
-from simulation.shadow.accounting import Accounting, SlurmJob
+from simulation.shadow.accounting import Accounting, SlurmJob, in_the_window
 from simulation.shadow.nodes import words_of
 from simulation.traces.motley_csv import write_motley_csv
 from simulation.traces.trace import GangSpread, KnownRate, Program, TraceJob
 
 POLICIES = ("fifo", "qssf", "srtf", "max_min_fairness", "motley")
 """The first two preempt no job; the others count on checkpoints."""
-PREEMPTS_NONE = {"fifo", "fifo_fastest", "qssf"}
 ROUND_S = 300
 RESTART_S = 60
 REPLAY = "fifo"
@@ -60,19 +59,30 @@ class Study:
     policies: Sequence[str]
     folder: Path
     estimated: int
-    """Number of jobs whose length was estimated from earlier ones, not taken from their limit."""
+    """Number of jobs whose length was estimated from earlier ones."""
+    limited: int
+    """Number of the others that had a time limit."""
 
     @property
     def tasks(self) -> list[RunSpec]:
-        scenario = Scenario(
-            format_name="csv", cluster=words_of(self.cluster), round_s=ROUND_S, restart_s=RESTART_S, skip_bad=False
-        )
+        scenario = scenario_of(self.cluster)
         of_policies = [RunSpec(scenario, self.folder / "trace.csv", policy, 0) for policy in self.policies]
         return [RunSpec(scenario, self.folder / "as-it-started.csv", REPLAY, 0), *of_policies]
 
 
+def scenario_of(cluster: Cluster) -> Scenario:
+    return Scenario(format_name="csv", cluster=words_of(cluster), round_s=ROUND_S, restart_s=RESTART_S)
+
+
+def too_large(jobs: Iterable[SlurmJob], cluster: Cluster) -> list[SlurmJob]:
+    """Jobs with more GPUs than the cluster has of their type."""
+    there = dict(zip(cluster.gpu_types, cluster.capacity.tolist(), strict=True))
+    return [job for job in jobs if job.gpus > there.get(job.gpu_type, 0)]
+
+
 def prepare(accounting: Accounting, cluster: Cluster, policies: Sequence[str], folder: Path) -> Study:
     """Write both traces into the folder."""
+    accounting = replace(accounting, jobs=in_the_window(accounting.jobs))
     jobs = accounting.jobs
     began_s = min(job.submitted_s for job in jobs)
     told = list(_told_lengths(jobs))
@@ -84,7 +94,9 @@ def prepare(accounting: Accounting, cluster: Cluster, policies: Sequence[str], f
     for name, rows in (("trace.csv", trace), ("as-it-started.csv", replayed)):
         with (folder / name).open("w") as file:
             file.writelines(write_motley_csv(rows))
-    return Study(accounting, cluster, policies, folder, sum(is_estimate for _, is_estimate in told))
+    estimated = sum(is_estimate for _, is_estimate in told)
+    limited = sum(isfinite(told_s) for told_s, _ in told) - estimated
+    return Study(accounting, cluster, policies, folder, estimated, limited)
 
 
 def _told_lengths(jobs: Sequence[SlurmJob]) -> Iterator[tuple[float, bool]]:

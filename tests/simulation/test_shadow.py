@@ -1,12 +1,13 @@
 """Shadow mode: Slurm's accounting as `sacct` writes it, under other policies, as one page."""
 
+import gzip
 import re
 from pathlib import Path
 
 import pytest
 
 from simulation.__main__ import main
-from simulation.shadow.accounting import FORMAT, InvalidAccounting, LeftOut, read_accounting
+from simulation.shadow.accounting import FORMAT, InvalidAccounting, LeftOut, in_the_window, read_accounting
 from simulation.shadow.nodes import GpuNode, cluster_of, nodes_of_jobs, read_nodes, words_of
 from simulation.shadow.study import _told_lengths  # the rule that no figure of the page shows alone
 
@@ -88,6 +89,9 @@ def test_columns_of_several_versions_tell_the_same(columns: str, text: str, type
         ({"AllocTRES": "gres/gpu=2"}, LeftOut.UNKNOWN_TYPE),
         ({"End": "2026-10-01T08:30:00"}, LeftOut.TIMES),
         ({"Submit": "yesterday"}, LeftOut.TIMES),
+        ({"End": "99999999999999999999"}, LeftOut.TIMES),
+        ({"AllocTRES": "gres/gpu=2,gres/gpu:1g.5gb=2"}, LeftOut.PARTS),
+        ({"AllocTRES": "cpu=1,gres/shard=4"}, LeftOut.PARTS),
         ({"Start": "01/10-09:00:00"}, LeftOut.TIMES),
     ],
 )
@@ -124,15 +128,24 @@ NodeName=n3 Gres=(null) State=IDLE
 
 
 def test_nodes_are_read_as_scontrol_and_sinfo_write_them():
-    assert read_nodes(SCONTROL) == [GpuNode("n1", "a100", 8), GpuNode("n2", "v100", 4)]
+    assert read_nodes(SCONTROL, {}) == [GpuNode("n1", "a100", 8), GpuNode("n2", "v100", 4)]
     sinfo = "n1 gpu:a100:8(S:0-1)\nn1 gpu:a100:8(S:0-1)\nn2 gpu:2\nn3 (null)\n"
-    assert read_nodes(sinfo) == [GpuNode("n1", "a100", 8), GpuNode("n2", "gpu", 2)]
-    assert words_of(cluster_of(read_nodes(SCONTROL))) == "a100=1x8,v100=1x4"
+    assert read_nodes(sinfo, {}) == [GpuNode("n1", "a100", 8), GpuNode("n2", "gpu", 2)]
+    assert words_of(cluster_of(read_nodes(SCONTROL, {}))) == "a100=1x8,v100=1x4"
     for text in ("", "n1 (null)\n"):
         with pytest.raises(InvalidAccounting, match="scontrol show node"):
-            read_nodes(text)
+            read_nodes(text, {})
     with pytest.raises(InvalidAccounting, match="several types"):
-        read_nodes("n1 gpu:a100:2,gpu:v100:2\n")
+        read_nodes("n1 gpu:a100:2,gpu:v100:2\n", {})
+
+
+def test_nodes_without_a_type_have_that_of_their_partition():
+    text = "NodeName=n1 Gres=gpu:4 Partitions=old,all\nNodeName=n2 Gres=gpu:no_consume:2 Partitions=all\n"
+    types = {"old": "v100", "*": "a100"}
+    assert read_nodes(text, types) == [GpuNode("n1", "v100", 4), GpuNode("n2", "a100", 2)]
+    assert [node.name for node in read_nodes("n[1-3] gpu:a100:8\n", {})] == ["n1", "n2", "n3"]
+    with pytest.raises(InvalidAccounting, match="parts of GPUs"):
+        read_nodes("n1 gpu:1g.5gb:7\n", {})
 
 
 def test_without_a_list_nodes_have_the_most_gpus_that_were_used_at_once():
@@ -158,6 +171,13 @@ def test_lengths_are_estimated_from_jobs_that_had_ended_before():
     assert told[:2] == [(86_400, False)] * 2
     assert told[2][1]
     assert 3600 <= told[2][0] <= 7200
+
+
+def test_what_was_submitted_long_before_the_file_begins_does_not_stretch_it():
+    old = line(JobID="1", Submit="2026-07-01T00:00:00", Eligible="2026-07-01T00:00:00")
+    (first, second) = in_the_window(read(old, line(JobID="2", End="2026-10-01T12:00:00")).jobs)
+    assert second.submitted_s - first.submitted_s < 86_400
+    assert first.ended_s - first.started_s <= 7200
 
 
 def busy_month(jobs: int = 60) -> str:
@@ -195,6 +215,29 @@ def test_one_command_makes_one_page(tmp_path: Path, capsys: pytest.CaptureFixtur
     }
     assert waits["fifo"] == pytest.approx(waits["what happened"], rel=0.25)
     assert waits["qssf"] < waits["fifo"]
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--policy", "nosuch"], "nosuch"),
+        (["--type", "gpu"], "write PARTITION=TYPE"),
+        (["--nodes", "small"], "1 GPU jobs cannot be read"),
+        (["--nodes", "cut"], "cut or damaged"),
+    ],
+)
+def test_what_cannot_be_replayed_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], words: str
+):
+    (tmp_path / "small").write_text("n07 gpu:a100:4\n")
+    (tmp_path / "cut").write_bytes(gzip.compress(b"n07 gpu:a100:4\n")[:-9])
+    file = tmp_path / "sacct.txt"
+    large = line(JobID="99", AllocTRES="gres/gpu=8,gres/gpu:a100=8", NodeList="n[07-08]", NNodes="2")
+    file.write_text(f"{busy_month(12)}\n{large}\n")
+    more = [str(tmp_path / word) if word in ("small", "cut") else word for word in more]
+    with pytest.raises(SystemExit) as refused:
+        main(["shadow", "import", str(file), "--out", str(tmp_path / "out"), *more])
+    assert (refused.value.code, words in capsys.readouterr().err) == (2, True)
 
 
 def test_jobs_that_cannot_be_read_are_refused_unless_they_are_to_be_left_out(
