@@ -87,9 +87,9 @@ def import_accounting(
 def _study(
     file: Path, nodes: Path | None, types: Sequence[str], policies: Sequence[str], out: Path, *, leave_out: bool
 ) -> Study:
-    types = _types(types)
-    listed = read_nodes(_text(nodes), types) if nodes else None
-    accounting = read_accounting(_text(file).split("\n"), types | dict(types_of_nodes(listed or [])))
+    of_partitions = _types(types)
+    listed = read_nodes(_text(nodes), of_partitions) if nodes else None
+    accounting = read_accounting(_text(file).split("\n"), of_partitions | dict(types_of_nodes(listed or [])))
     cluster = cluster_of(listed or nodes_of_jobs(accounting.jobs))
     accounting = without(accounting, too_large(accounting.jobs, cluster), LeftOut.NO_NODES)
     _check(accounting, leave_out=leave_out)
