@@ -323,6 +323,10 @@ STATEMENT_COVER = TESTS / "statement_cover.txt"
 
 LONG_S = 40
 LONG = {
+    "accounting/test_gpu_watch.py": "rules whose periods pass on real jobs",
+    "cluster/test_nodes.py": "nodes that are drained and lost under real jobs",
+    "connections/test_engines.py": "engines that do not answer until they count as lost",
+    "pages/test_pages_in_a_browser.py": "every page in Chromium, at two widths",
     "accounting/test_duration_model.py": "models that are fitted to hundreds of jobs",
     "insight/test_policy_lab.py": "lab runs in processes of their own",
     "operations/test_restore_from_0_1.py": "rows of every kind, restored into tables that are then brought on",
