@@ -126,7 +126,7 @@ def _trace_job(job: SlurmJob, told_s: float, arrival_s: float) -> TraceJob:
         gangs=(job.gpus,),
         gpu_types=frozenset({job.gpu_type}),
         program=Program(rates=(rate,)),
-        spread=GangSpread.UNEVEN,
+        spread=GangSpread.UNEVEN if job.nodes and job.gpus % len(job.nodes) else GangSpread.EQUAL,
         total_steps=job.ran_s,
         team=job.team,
         declared_length=told_s / job.ran_s,
