@@ -312,8 +312,15 @@ def test_a_plan_says_what_each_gpu_type_would_give(page: Page) -> None:
     expect(rows.filter(has_text="A100")).to_contain_text("no gang of 8")
 
 
-def test_the_chart_of_cost_and_time_follows_what_is_written(page: Page) -> None:
+def new_job_with_rates(page: Page) -> None:
+    """A new job whose rates are known: without them there is no run time to draw."""
     page.goto(reverse("new-job"))
+    page.locator("details", has=page.locator("[name=more]")).first.evaluate("details => details.open = true")
+    page.locator("[name=more]").fill("rates: {a100: 30, v100: 20, t4: 10}")
+
+
+def test_the_chart_of_cost_and_time_follows_what_is_written(page: Page) -> None:
+    new_job_with_rates(page)
     chart = page.locator("#plan .chart")
     expect(chart.locator(".main-svg").first).to_be_visible()
     expect(chart.locator(".legendtext").first).to_have_text("A100")
@@ -326,7 +333,7 @@ def test_the_chart_of_cost_and_time_follows_what_is_written(page: Page) -> None:
 
 
 def test_the_table_of_the_chart_stays_open_and_focused_when_the_plan_changes(page: Page) -> None:
-    page.goto(reverse("new-job"))
+    new_job_with_rates(page)
     summary = page.locator("#plan summary")
     summary.click()
     held: list[Route] = []
@@ -347,7 +354,7 @@ def test_the_table_of_the_chart_stays_open_and_focused_when_the_plan_changes(pag
 
 
 def test_of_a_plan_only_its_note_and_its_forecast_are_read_out(page: Page) -> None:
-    page.goto(reverse("new-job"))
+    new_job_with_rates(page)
     expect(page.locator("#plan summary")).to_be_visible()
     expect(page.locator("[aria-live] table, [aria-live] .chart")).to_have_count(0)
     note = page.locator("#plan-note[aria-live]")
