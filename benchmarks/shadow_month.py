@@ -41,7 +41,7 @@ class Cluster:
         yield from self._start(job[2], job[0])
 
     def until(self, at: float) -> Iterator[str]:
-        """Lines of the jobs that start until then."""
+        """Accounting lines of the jobs that start by this time."""
         while self._running and self._running[0][0] <= at:
             ended, _, kind, parts = heappop(self._running)
             for node, gpus in parts:

@@ -20,7 +20,7 @@ class TeamDemand(NamedTuple):
     """GPUs of a team's jobs."""
 
     waiting: int = 0
-    """Of jobs that could start now, by their smallest gangs."""
+    """GPUs of jobs that could start now, each counted with its smallest gang."""
     most: int = 0
     """The most that these and the running ones can use."""
 
@@ -37,7 +37,7 @@ class WaitingTasks(NamedTuple):
 
 
 def startable_tasks(waiting: int, busy: int, at_a_time: int) -> int:
-    """Waiting tasks of an array that may start now, with so many at work. Pure."""
+    """Number of waiting tasks of an array that its limit lets start now, given how many run. Pure."""
     return min(waiting, max(at_a_time - busy, 0))
 
 

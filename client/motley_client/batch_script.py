@@ -44,7 +44,7 @@ OF_MEMORY = {"SLURM_MEM_PER_NODE"}
 OF_TASKS = {
     *("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE", "SLURM_TASKS_PER_NODE", "SLURM_CPUS_PER_TASK"),
 }
-"""Variables that count tasks: Motley starts one on each node."""
+"""Variables that depend on the number of tasks, which is one per node in Motley."""
 OF_ARRAYS = {
     f"SLURM_ARRAY_{name}" for name in ("JOB_ID", *(f"TASK_{n}" for n in ("ID", "MIN", "MAX", "COUNT", "STEP")))
 }
@@ -84,7 +84,7 @@ def read_script(path: str, text: str) -> Script:
 
 
 def options_of_words(words: Sequence[str], where: str) -> Iterator[tuple[Option, str]]:
-    """Options and their values, parsed as by getopt; `where` is named in errors."""
+    """Options with their values, parsed as getopt_long does; errors begin with `where`."""
     left = deque(words)
     while left:
         word = left.popleft()
@@ -138,7 +138,7 @@ def _is_comment(line: str) -> bool:
 
 
 def _not_read(lines: Sequence[str], header: Sequence[int]) -> Iterator[str]:
-    """Notes on lines that look like options and are none."""
+    """Notes on lines that look like options but are not read."""
     read = set(header)
     for number, line in enumerate(lines):
         if number in read or not (word := re.match(r"\s*#[#\s]*([A-Za-z]{4,8})\s+-", line[:100])):
@@ -290,7 +290,7 @@ def _unquoted_parts(text: str) -> list[str]:
 
 
 def _types_of(left: dict[str, str], at: Surroundings, named: str, notes: list[str]) -> dict[str, Any]:
-    """GPU types among the words of `--constraint`, of which one will do; `named` is that of the GPUs' own option."""
+    """GPU types that `--constraint` accepts; `named` is the type that `--gpus` or `--gres` names."""
     if not (text := left.pop("constraint", "")):
         return {}
     words = re.findall(r"[\w.-]+", text.lower())

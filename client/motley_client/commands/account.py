@@ -163,7 +163,7 @@ def version() -> None:
 
 
 def version_if_asked(asked: bool) -> None:
-    """The option --version: print the version and end."""
+    """Callback of the option --version: print the version and exit."""
     if asked:
         version()
         raise typer.Exit
