@@ -12,7 +12,9 @@ UNSEEN := engines/sessions/enter.py,engines/sessions/session.py,engines/sessions
 UNSEEN := $(UNSEEN),engines/slurm/batch.py,engines/slurm/node_start.py
 UNSEEN := $(UNSEEN),operations/management/commands/serve.py,operations/management/commands/schedule.py
 SLIPCOVER = -m slipcover --source $(PACKAGES) --omit $(UNSEEN) --json --out $(COVERAGE)/$(1).json
-MEASURED = $(PYTHON) $(if $(MEASURE),$(SLIPCOVER)) -m pytest $(IN_PARALLEL)
+MEASURED = $(PYTHON) $(if $(MEASURE),$(SLIPCOVER)) -m pytest $(if $(REPEAT),--cache-clear) $(IN_PARALLEL)
+# With REPEAT, as in .ci/run, up to three failed tests run again, alone and once (docs/decisions/0102).
+REPEATED = $(if $(REPEAT),|| { test $$? -eq 1 && $(1) $(PYTHON) -m tests.repeat_failed; })
 # Its import takes 2 s in each worker; on SQLite no test needs it (ON_POSTGRESQL_ALONE in tests/tiers.py).
 NO_FUZZ := -p no:schemathesis
 ON_POSTGRESQL := $(PYTHON) -m tests.private_servers
@@ -31,8 +33,8 @@ run:  ## the service with jobs already flowing (SQLite, no broker); MOTLEY_PORT 
 test:  ## each promise once, on real parts and on both databases; with ARGS, pytest's, those on SQLite
 	@./bootstrap.sh test
 	@mkdir -p $(COVERAGE)
-	$(if $(ARGS),$(PYTHON) -m pytest $(IN_PARALLEL) $(ARGS),$(call MEASURED,sqlite) $(NO_FUZZ) --tier test)
-	$(if $(ARGS),,$(ON_POSTGRESQL) $(call MEASURED,postgresql) --tier test)
+	$(if $(ARGS),$(PYTHON) -m pytest $(IN_PARALLEL) $(ARGS),$(call MEASURED,sqlite) $(NO_FUZZ) --tier test $(REPEATED))
+	$(if $(ARGS),,$(ON_POSTGRESQL) $(call MEASURED,postgresql) --tier test $(call REPEATED,$(ON_POSTGRESQL)))
 	$(if $(MEASURE),$(if $(ARGS),,@$(call MERGED,sqlite.json postgresql.json) >test.txt; tail -n 3 test.txt))
 
 test-all test-deep: MEASURE := 1
@@ -41,8 +43,8 @@ test-all: test test-deep  ## everything: `make test`, then what it leaves out; t
 
 test-deep:
 	@./bootstrap.sh test-all
-	$(call MEASURED,sqlite-deep) $(NO_FUZZ) --tier deep $(ARGS)
-	$(ON_POSTGRESQL) $(call MEASURED,postgresql-deep) --tier deep $(ARGS)
+	$(call MEASURED,sqlite-deep) $(NO_FUZZ) --tier deep $(ARGS) $(REPEATED)
+	$(ON_POSTGRESQL) $(call MEASURED,postgresql-deep) --tier deep $(ARGS) $(call REPEATED,$(ON_POSTGRESQL))
 	@$(call MERGED,sqlite.json postgresql.json sqlite-deep.json postgresql-deep.json) --fail-under $(FLOOR) >report.txt \
 		|| { tail -n 3 report.txt; echo "fewer than $(FLOOR) % of the lines are covered: see $(COVERAGE)/report.txt"; exit 1; }
 	@tail -n 3 $(COVERAGE)/report.txt
