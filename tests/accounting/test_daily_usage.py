@@ -15,7 +15,7 @@ from cluster_app.models import GpuType
 from jobs_app.models import Attempt, Job
 from operations.retention import delete_expired
 from tests.rest_callers import caller
-from tests.service_lab import Lab
+from tests.service_lab import UNTIL_LET_GO, Lab
 
 HOUR = timedelta(hours=1)
 EVENING = datetime(2026, 1, 31, 22, tzinfo=UTC)
@@ -123,7 +123,12 @@ def test_rest_gives_days_and_months_as_csv_with_the_same_query(night: Lab) -> No
 def test_it_stays_when_the_jobs_are_archived_and_the_minutes_deleted(lab: Lab, settings: Settings) -> None:
     settings.MOTLEY_ARCHIVE_ROOT = lab.root / "archive"
     lab.node("n1")
-    job = lab.until_state(lab.submit("true"), Job.State.SUCCEEDED)
+    job = lab.submit(UNTIL_LET_GO)
+    lab.running(job)
+    lab.ahead += timedelta(minutes=1)
+    lab.round()
+    lab.let_go(job)
+    lab.until_state(job, Job.State.SUCCEEDED)
     lab.round()
     before = gpu_hours()
     assert sum(before.values()) > 0
