@@ -30,10 +30,12 @@ def test_fails_each_time(number):
 def after_a_run(folder: Path, *, broken: int) -> subprocess.CompletedProcess[str]:
     """What the repetition says after pytest has run these tests on two workers, as the Makefile does."""
     (folder / "test_them.py").write_text(TESTS.format(broken=broken))
-    (folder / "pytest.ini").write_text("[pytest]\naddopts = -p no:django -p no:randomly\n")
+    (folder / "pytest.ini").write_text("[pytest]\naddopts =\n")
     measured = {name for name in os.environ if name.startswith("SLIPCOVER_")}  # `make test` measures this run, not that
     environment = {name: value for name, value in os.environ.items() if name not in measured} | {
-        "PYTHONPATH": str(ROOT)
+        "PYTHONPATH": str(ROOT),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # each process would import all plugins of the suite for seconds
+        "PYTEST_ADDOPTS": "-p xdist",
     }
     run = ["pytest", "--cache-clear", "-q", "-n2", "--dist", "loadgroup"]
     first = subprocess.run([sys.executable, "-m", *run], cwd=folder, env=environment, check=False, capture_output=True)
