@@ -24,7 +24,7 @@ FLOOR := 94
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # or every process of every test compiles Django and SciPy for itself
 
-.PHONY: run test test-all test-deep test-fast test-loaded test-slurm test-postgresql chaos test-torch check format bench bench-service schema screenshots
+.PHONY: run test test-all test-deep test-fast test-loaded test-slurm test-postgresql chaos test-torch check format bench bench-service schema sbom screenshots
 
 run:  ## the service with jobs already flowing (SQLite, no broker); MOTLEY_PORT and DEMO=0 are heeded, SLURM=1 is a private Slurm
 	@./bootstrap.sh run
@@ -88,6 +88,10 @@ check:  ## format (Python and templates), lint, types, layers, deployment, migra
 schema:  ## write docs/openapi.yaml anew
 	@./bootstrap.sh test
 	MOTLEY_VAR=$(SCRATCH) $(PYTHON) manage.py spectacular --validate --fail-on-warn --file docs/openapi.yaml
+
+sbom:  ## the software bill of materials of the service, CycloneDX 1.5, in .cache/motley.cdx.json
+	@./bootstrap.sh run
+	UV_SYSTEM_CERTS=1 .tools/bin/uv export --quiet --frozen --no-dev --format cyclonedx1.5 --preview-features sbom-export --output-file .cache/motley.cdx.json
 
 format:  ## format and mend what can be mended
 	@./bootstrap.sh test

@@ -8,7 +8,7 @@
 set -eu
 cd "$(dirname "$0")"
 UV_VERSION=0.13.8
-export UV_NATIVE_TLS=1 UV_NO_PROGRESS=1 UV_LINK_MODE=copy
+export UV_SYSTEM_CERTS=1 UV_NO_PROGRESS=1 UV_LINK_MODE=copy
 CACHE=${UV_CACHE_DIR:-${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}/uv}
 { mkdir -p "$CACHE" && [ -w "$CACHE" ]; } 2>/dev/null || export UV_CACHE_DIR="$PWD/.cache/uv" # $HOME may be read-only
 

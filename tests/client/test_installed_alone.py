@@ -28,7 +28,7 @@ print(should_stop(), resume(), checkpoint_dir())
 
 def uv(*words: str, cwd: Path) -> None:
     assert UV is not None, "uv is missing: bootstrap.sh brings it"
-    settings = {"UV_NATIVE_TLS": "1", "UV_NO_PROGRESS": "1", "UV_LINK_MODE": "copy"}
+    settings = {"UV_SYSTEM_CERTS": "1", "UV_NO_PROGRESS": "1", "UV_LINK_MODE": "copy"}
     done = subprocess.run([UV, *words], cwd=cwd, env=os.environ | settings, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

@@ -1,6 +1,9 @@
 """The files of deploy/ say what docker-compose.yml and the settings say. That they run is shown in tests/stack."""
 
+import json
 import re
+import subprocess
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +100,15 @@ def test_the_page_names_every_file_of_deploy() -> None:
     files = [path.relative_to(ROOT) for path in (ROOT / "deploy").rglob("*") if path.is_file()]
     left_out = [str(path) for path in files if str(path) not in PAGE and path.suffix != ".service"]
     assert left_out == []
+
+
+def test_the_bill_of_materials_names_what_the_service_is_installed_with(tmp_path: Path) -> None:
+    command = re.search(
+        r"^sbom:.*\n\t.*\n\t(.*uv export.*) --output-file", (ROOT / "Makefile").read_text(), re.MULTILINE
+    )
+    assert command is not None
+    written = tmp_path / "motley.cdx.json"
+    subprocess.run(f"{command[1]} --output-file {written}", shell=True, check=True, cwd=ROOT)
+    found = {one["name"]: one["version"] for one in json.loads(written.read_text())["components"]}
+    assert found["django"] == version("django")
+    assert "pytest" not in found
