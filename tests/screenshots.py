@@ -57,6 +57,7 @@ PAGES = {
     "team": "teams/vision",
     "notifications": "notifications",
     "secrets": "secrets",
+    "account": "account",
     "tokens": "tokens",
     "change-password": "password",
     "audit": "audit",

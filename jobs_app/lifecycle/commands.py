@@ -1,6 +1,7 @@
 """Commands of users on submitted jobs: cancel, hold, release, requeue, change."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -127,4 +128,6 @@ def _word(value: Any) -> str:
             return ", ".join(f"{name}={text}" for name, text in value.items()) or "none"
         case float():
             return f"{value:g}"
+        case datetime():
+            return f"{value.astimezone(UTC):%F %H:%M} UTC"
     return str(value)

@@ -1,5 +1,5 @@
 "use strict";
-// Keyboard, copy buttons, and times in the reader's zone. Every page works without this.
+// Keyboard, copy buttons and menus. Every page works without this.
 (() => {
   const help = document.getElementById("help");
   const isTyping = (target) => target.closest?.("input, textarea, select, [contenteditable]");
@@ -32,21 +32,6 @@
     button.textContent = "Copied";
   });
 
-  const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
-  document.addEventListener("mouseover", (event) => {
-    const time = event.target.closest?.("time");
-    if (time) time.title = exact.format(new Date(time.dateTime));
-  });
-
-  const clock = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
-  const localise = () => {
-    document.querySelectorAll("time[data-clock]").forEach((time) => {
-      const at = new Date(time.dateTime);
-      const today = at.toDateString() === new Date().toDateString();
-      time.textContent = at.toLocaleString(undefined, today ? clock : { weekday: "short", ...clock });
-    });
-    document.querySelectorAll("[data-utc]").forEach((zone) => { zone.hidden = true; });
-  };
 
   // Rows selected for an action on several jobs.
   const boxes = () => [...document.querySelectorAll("#chosen .pick input[name]")];
@@ -67,9 +52,7 @@
   const settle = () => {
     reveal();
     tellPicked();
-    localise();
   };
   document.addEventListener("htmx:after:swap", settle);
-  document.addEventListener("motley:shown", localise);
   settle();
 })();

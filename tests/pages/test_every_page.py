@@ -98,6 +98,7 @@ PAGES: dict[str, Row] = {
     "notifications": LIST,
     "act-on-target": Row(of="target", stranger=404, member=302, staff=404, post={}, also=("test",)),
     "send-notification": Row(of="notification", stranger=404, member=302, staff=404, post={}),
+    "account": LIST,
     "tokens": LIST,
     "revoke-token": Row(of="token", stranger=404, member=302, staff=404, post={}),
     "change-password": LIST,

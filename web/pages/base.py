@@ -17,6 +17,7 @@ from jobs_app.errors import JobsError
 from jobs_app.models import Attempt, Job
 from jobs_app.models.job import JobQuerySet
 from scheduler_app.errors import SchedulerError
+from web.pages.time_zones import in_page_zone
 from web.rest.pagination import NewestFirst
 
 DOMAIN_ERRORS = (ClusterError, ConnectionsError, InsightError, JobsError, SchedulerError)
@@ -40,7 +41,7 @@ def paginate(request: HttpRequest, rows: QuerySet[Any], pagination: type[NewestF
 
 def show_error(request: HttpRequest, error: Exception) -> None:
     """Show the error as a message on the next page."""
-    messages.error(request, str(error))
+    messages.error(request, in_page_zone(str(error)))
 
 
 def job_rows(user: User) -> JobQuerySet:

@@ -9,6 +9,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from accounting_app.fairness.history import ClusterState, Point
+from web.pages.time_zones import axis_time, axis_title
 
 OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 """Colour-blind-safe palette; black is left out because it is invisible on a dark page."""
@@ -60,7 +61,7 @@ def states_figure(states: Sequence[ClusterState]) -> Figure:
         for name, colour in STATES.items()
     ]
     demand = go.Scatter(
-        x=[state.at.isoformat() for state in states],
+        x=[axis_time(state.at) for state in states],
         y=[state.demand for state in states],
         name="in use and asked for",
         mode=mode_of(states),
@@ -99,7 +100,7 @@ def rho_figure(bars: Sequence[tuple[str, int]]) -> Figure:
 
 def _area(name: str, points: Sequence[Point | ClusterState], y: list[float], colour: str) -> Any:
     return go.Scatter(
-        x=[point.at.isoformat() for point in points],
+        x=[axis_time(point.at) for point in points],
         y=y,
         name=name,
         mode=mode_of(points),
@@ -132,12 +133,12 @@ def mode_of(points: Sized) -> str:
 
 def over(figure: Figure, length: timedelta, now: datetime) -> Figure:
     """The figure with the whole window up to now on its time axis, even if the data begins later."""
-    figure["layout"]["xaxis"]["range"] = [(now - length).isoformat(), now.isoformat()]
+    figure["layout"]["xaxis"]["range"] = [axis_time(now - length), axis_time(now)]
     return figure
 
 
 def _trace(name: str, points: Sequence[Point], y: list[float], line: dict[str, Any]) -> Any:
-    x = [point.at.isoformat() for point in points]
+    x = [axis_time(point.at) for point in points]
     return go.Scatter(x=x, y=y, name=name, mode=mode_of(points), line=line, hovertemplate="%{y:.0%}")
 
 
@@ -145,7 +146,7 @@ def _figure(traces: list[Any], *, title: str) -> Figure:
     layout = {
         "template": "none",
         "yaxis": {"title": {"text": title}, "tickformat": ".0%", "range": [0, 1.03], "fixedrange": True},
-        "xaxis": {"type": "date"},
+        "xaxis": {"type": "date", "title": {"text": axis_title()}},
         "hovermode": "x unified",
         "legend": {"orientation": "h", "y": -0.15},
         "margin": {"l": 64, "r": 16, "t": 16, "b": 48},

@@ -72,7 +72,7 @@ def utilization_page(request: SignedInRequest) -> HttpResponse:
         "figure": over(utilization_figure(points), window.length, now),
         "states": states,
         "states_figure": over(states_figure(states), window.length, now),
-        "days": hours_of_days(now),
+        "days": hours_of_days(now, timezone.get_current_timezone()),
         "hours": range(24),
     }
     return render(request, "pages/utilization.html", context | _choice(key))
