@@ -8,6 +8,8 @@ from typing import Any
 
 from django import forms
 from django.contrib.auth.models import User
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 
 from cluster_app.models import GpuType, Storage
 from cluster_app.storage import Volunteers
@@ -184,11 +186,11 @@ def _size(data: Mapping[str, Any]) -> dict[str, Any]:
     spec: dict[str, Any] = {}
     if data["replicas"].strip():
         least, is_range, most = data["replicas"].partition("-")
-        spec["replicas"] = _gpus(least, most if is_range else "")
+        spec["replicas"] = gpus_of(least, most if is_range else "")
     if text := data["gpus_per_replica"].strip():
         spec["gpus_per_replica"] = _replica_size(text)
     if data["gpus"].strip() or data["gpus_max"].strip() or not spec:
-        spec["gpus"] = _gpus(data["gpus"], data["gpus_max"])
+        spec["gpus"] = gpus_of(data["gpus"], data["gpus_max"])
     return spec
 
 
@@ -209,10 +211,35 @@ def _text_of(value: Any) -> Any:
     return ", ".join(f"{name}: {gpus}" for name, gpus in value.items())
 
 
-def _gpus(least: str, most: str) -> Any:
+def gpus_of(least: str, most: str) -> Any:
+    """A number of GPUs, or the least and the most of an elastic job."""
     if most.strip() and most.strip() != least.strip():
         return {"min": number_or_text(least), "max": number_or_text(most)}
     return number_or_text(least)
+
+
+def pairs_of(text: str, field: str) -> dict[str, str]:
+    """Map from lines `name=value`; raises `InvalidSpec` with the line that has no name."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    pairs = [line.partition("=") for line in lines]
+    for line, (name, equals, _) in zip(lines, pairs, strict=True):
+        if not (name.strip() and equals):
+            raise InvalidSpec.at(f"/{field}", "not_a_pair", f"Write one name=value a line, not {line.strip()!r}.")
+    return {name.strip(): value.rstrip("\r") for name, _, value in pairs}
+
+
+def lines_of(pairs: Mapping[str, str]) -> str:
+    """The text that `pairs_of` reads."""
+    return "\n".join(f"{name}={value}" for name, value in pairs.items())
+
+
+def local_time_of(text: str) -> str:
+    """A time of a spec as a field for local times has it, in the zone of the page; other texts as they are."""
+    try:
+        at = parse_datetime(text)
+    except ValueError:
+        return text
+    return f"{timezone.localtime(at):%Y-%m-%dT%H:%M}" if at and timezone.is_aware(at) else text
 
 
 def number_or_text(text: str) -> int | str:

@@ -28,6 +28,7 @@ PAGES = {
     "array": "jobs?array={array}",
     "new-job": "jobs/new",
     "job": "jobs/{job}",
+    "edit-job": "jobs/{waiting}/edit",
     "job-why": "jobs/{waiting}?tab=why",
     "job-logs": "jobs/{job}?tab=logs",
     "job-attempts": "jobs/{job}?tab=attempts",

@@ -61,6 +61,7 @@ PAGES: dict[str, Row] = {
     "job-file": Row(of="job", stranger=404, member=404, staff=404),
     "would-start": Row(of="job", stranger=404),
     "act": Row(of="job", stranger=404, **DEED, post={}, also=("hold",)),
+    "edit-job": Row(of="job", stranger=404),
     "comment": Row(of="job", stranger=404, **DEED, post={"text": "loss is NaN"}),
     "delete-comment": Row(404, 404, 404, of="job", post={}, also=(1,)),
     "cluster": LIST,
