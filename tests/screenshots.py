@@ -36,6 +36,7 @@ PAGES = {
     "job-spec": "jobs/{job}?tab=spec",
     "would-start": "jobs/{waiting}/would-start",
     "job-failed": "jobs/{failed}",
+    "compare": "jobs/compare?ids={job},{failed}",
     "cancel-jobs": "jobs/cancel?job={job}&job={waiting}",
     "cluster": "cluster",
     "cluster-then": "cluster/then?window=1h",

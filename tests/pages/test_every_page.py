@@ -54,6 +54,7 @@ PAGES: dict[str, Row] = {
     "new-job": LIST,
     "check-job": Row(post={"mode": "yaml", "yaml": "name: x\n"}),
     "forecast-job": Row(post={"mode": "yaml", "yaml": "name: x\n"}),
+    "compare-jobs": LIST,
     "cancel-jobs": Row(**DEED, stranger=302, post={}),
     "act-on-jobs": Row(**DEED, stranger=302, post={}, also=("hold",)),
     "job": Row(of="job", stranger=404),

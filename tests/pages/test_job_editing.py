@@ -38,8 +38,15 @@ def test_a_queued_job_is_changed_as_a_whole(browser, submit):
     told = save(
         browser,
         job,
-        name="two", tags="a=2\nb = c=d", env="LR=0.2", command="python b.py", gpus="2",
-        time_limit="2h", retries="3", gpu_types="v100, t4", weight="0.5",
+        name="two",
+        tags="a=2\nb = c=d",
+        env="LR=0.2",
+        command="python b.py",
+        gpus="2",
+        time_limit="2h",
+        retries="3",
+        gpu_types="v100, t4",
+        weight="0.5",
     )
     assert "is changed." in told
     assert (job.name, job.tags, job.env) == ("two", {"a": "2", "b": "c=d"}, {"LR": "0.2"})

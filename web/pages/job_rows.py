@@ -113,7 +113,8 @@ class JobRow:
 
     @property
     def can_be_selected(self) -> bool:
-        return self.tasks.unfinished > 0 if self.tasks else not self.job.is_final
+        """A job that has ended can be compared; of an array the unfinished tasks are selected."""
+        return self.tasks.unfinished > 0 if self.tasks else True
 
     @property
     def restarts(self) -> int:
