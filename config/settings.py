@@ -195,6 +195,7 @@ LANGUAGE_CODE = "en-gb"
 FORMAT_MODULE_PATH = ["config.formats"]
 TIME_ZONE = "UTC"  # REST writes Z; web.pages.time_zones chooses the zone of a page
 USE_TZ = True
+DATA_UPLOAD_MAX_NUMBER_FILES = 2000  # of a folder that New job uploads
 STATIC_URL = "static/"
 STATIC_ROOT = VAR_DIR / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]
