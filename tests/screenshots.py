@@ -63,6 +63,7 @@ PAGES = {
     "tokens": "tokens",
     "change-password": "password",
     "audit": "audit",
+    "glossary": "glossary",
     "client": "client/",
 }
 ADMINISTRATOR = {

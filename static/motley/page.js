@@ -24,6 +24,24 @@
     act();
   });
 
+  // A menu closes with Escape and by a click elsewhere; arrows move in it.
+  const menuOf = (target) => target.closest?.("details.menu[open]");
+  document.addEventListener("keydown", (event) => {
+    const menu = menuOf(event.target);
+    if (!menu || !["Escape", "ArrowDown", "ArrowUp"].includes(event.key)) return;
+    event.preventDefault();
+    const items = [menu.querySelector("summary"), ...menu.querySelectorAll(".sheet a, .sheet button:not([hidden])")];
+    if (event.key === "Escape") menu.open = false;
+    const by = { Escape: -Infinity, ArrowDown: 1, ArrowUp: -1 }[event.key];
+    items[Math.min(items.length - 1, Math.max(0, items.indexOf(document.activeElement) + by))].focus();
+  });
+  document.addEventListener("click", (event) => {
+    document.querySelectorAll("details.menu[open]").forEach((menu) => { if (!menu.contains(event.target)) menu.open = false; });
+  });
+
+  // On a narrow screen the navigation is wider than the page.
+  document.querySelector("nav [aria-current=page]")?.scrollIntoView({ block: "nearest", inline: "center" });
+
   document.addEventListener("click", async (event) => {
     if (event.target.closest("[data-help]")) help.showModal();
     const button = event.target.closest("[data-copy]");

@@ -105,6 +105,7 @@ PAGES: dict[str, Row] = {
     "revoke-token": Row(of="token", stranger=404, member=302, staff=404, post={}),
     "change-password": LIST,
     "audit": LIST,
+    "glossary": LIST,
     "client": OPEN,
     "client-wheel": Row(anonymous=200, also=(wheel_name(),)),
     "favicon": Row(302, 302, 302),

@@ -1,7 +1,7 @@
 """Plotly figures of the fairness and utilization pages. Pure; the page's script sets colours of text and grid."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -31,11 +31,14 @@ def fairness_figure(points: Sequence[Point]) -> Figure:
     return _figure(traces, title="Share of work")
 
 
-def utilization_figure(points: Sequence[Point]) -> Figure:
-    """Utilization per GPU type as a line."""
+def utilization_figure(points: Sequence[Point], numbers: Mapping[str, int] | None = None) -> Figure:
+    """Utilization per GPU type as a line; `numbers`: place of each type in the palette, without it by name."""
+    place = numbers or {name: position for position, name in enumerate(_names(points))}
     traces = [
-        _trace(name.upper(), mine := [p for p in points if p.name == name], [p.value for p in mine], line_of(position))
-        for position, name in enumerate(_names(points))
+        _trace(
+            name.upper(), mine := [p for p in points if p.name == name], [p.value for p in mine], line_of(place[name])
+        )
+        for name in _names(points)
     ]
     return _figure(traces, title="Utilization")
 

@@ -47,7 +47,7 @@ from jobs_app.models import Attempt, Job, JobEvent
 from jobs_app.submission.conversion import spec_of, write_yaml
 from jobs_app.submission.larger_requests import LargerRequest, requests_against
 from scheduler_app.models import Round
-from web.pages.base import SignedInRequest, emulated_nodes
+from web.pages.base import SignedInRequest, emulated_nodes, unknown_value
 from web.pages.gpu_charts import gpu_figures
 from web.pages.gpu_holders import read_gpu_holders
 from web.pages.job_files import files_tab
@@ -82,7 +82,7 @@ def job(request: SignedInRequest, pk: UUID) -> HttpResponse:
         return _archived(request, pk)
     tab = request.GET.get("tab", "overview")
     if tab not in TABS:
-        raise Http404
+        raise unknown_value("tab", tab, TABS)
     attempts, now = list(seen.attempts.all()), timezone.now()
     spans, styles = state_spans(seen, attempts, now), read_gpu_styles()
     forecast, emulated = read_forecast(seen), emulated_nodes()

@@ -25,6 +25,7 @@ from operations.retention import EVERY, RETENTION_RULES, count_expired
 from operations.site import engines, host, processes, settings_of, versions
 from scheduler_app.models import PolicySetting
 from web.pages.base import SignedInRequest
+from web.pages.terms import TERMS
 
 
 @login_required
@@ -93,6 +94,13 @@ def _announcements(request: HttpRequest) -> list[SiteAnnouncement]:
         return list(found if request.user.is_authenticated else found.filter(before_login=True))
     except DatabaseError:  # the page that says so has to be shown
         return []
+
+
+@login_required
+@require_safe
+def glossary_page(request: SignedInRequest) -> HttpResponse:
+    """Words that pages explain."""
+    return render(request, "pages/glossary.html", {"terms": TERMS})
 
 
 @require_safe

@@ -91,6 +91,7 @@ urlpatterns = [
     path("invitation", account.invitation_page, name="invitation"),
     path("password", account.ChangePassword.as_view(), name="change-password"),
     path("audit", account.audit, name="audit"),
+    path("glossary", site.glossary_page, name="glossary"),
     path("client/", site.client_page, name="client"),
     path("client/<str:name>", site.wheel, name="client-wheel"),
     path("favicon.ico", RedirectView.as_view(url="/static/motley/icon.svg", permanent=False), name="favicon"),
