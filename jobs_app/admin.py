@@ -96,7 +96,7 @@ class SiteAnnouncementAdmin(Audited, admin.ModelAdmin[SiteAnnouncement]):
     ) -> None:
         """Keep who announced it."""
         if not change:
-            obj.created_by = User.objects.get(pk=request.user.pk)
+            obj.created_by = User.objects.get(username=request.user.get_username())
         super().save_model(request, obj, form, change)
 
 

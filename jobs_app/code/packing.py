@@ -21,7 +21,7 @@ LEFT_OUT = (".git/", "__pycache__/")
 """Folders that are not packed, wherever they are."""
 
 
-def store_files(files: Mapping[str, UploadedFile], *, team: Team, user: User) -> CodeArchive:
+def store_files(files: "Mapping[str, UploadedFile[Any]]", *, team: Team, user: User) -> CodeArchive:
     """Store uploaded files by their paths as an archive of the team; a single gzipped tar as it is."""
     kept = {path: file for path, file in sorted(files.items()) if not any(f"/{out}" in f"/{path}" for out in LEFT_OUT)}
     if not kept:
@@ -37,18 +37,18 @@ def store_files(files: Mapping[str, UploadedFile], *, team: Team, user: User) ->
 
 
 @contextmanager
-def _packed(files: Mapping[str, UploadedFile]) -> Iterator[IO[bytes]]:
+def _packed(files: "Mapping[str, UploadedFile[Any]]") -> Iterator[IO[bytes]]:
     with TemporaryFile() as file:
         with (
             gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0, compresslevel=6) as stream,
             tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as archive,
         ):
             for path, content in files.items():
-                archive.addfile(_member(path, content), content)  # type: ignore[arg-type]  # has `read`
+                archive.addfile(_member(path, content), content)
         yield file
 
 
-def _member(path: str, content: UploadedFile) -> tarfile.TarInfo:
+def _member(path: str, content: "UploadedFile[Any]") -> tarfile.TarInfo:
     """Browsers say nothing of modes: what begins with `#!` may be run."""
     member = tarfile.TarInfo(path)
     content.seek(0)

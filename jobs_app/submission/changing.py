@@ -52,6 +52,6 @@ def _requested(job: Job, asked: Mapping[str, Any], *, administrator: bool) -> di
     spec = {name: value for name, value in spec_of(job).items() if name not in left_out}
     if "command" in asked and job.workload == default_workload(job.name, job.command):
         del spec["workload"]  # another program has other rates
-    parsed = ParsedSpec.of(parse_spec(spec | asked))
+    parsed = ParsedSpec.of(parse_spec({**spec, **asked}))
     admitted = Admission(job.owner, administrator=administrator).admit(parsed).columns
     return {name: admitted.get(name, default) for name, default in COLUMNS.items()}

@@ -26,7 +26,7 @@ def browser(member, web, cluster, settings, tmp_path) -> Client:
 def submitted(browser: Client, **fields: object) -> Job:
     answer = browser.post(PAGE, FIELDS | fields)
     assert answer.status_code == 302, answer.context["form"].errors
-    return Job.objects.order_by("pk").last()
+    return Job.objects.latest("pk")
 
 
 def spec_of_form(member, **fields: str) -> dict[str, object]:

@@ -151,13 +151,17 @@ def _figure(name: str, compared: Sequence[ComparedJob], lines: Sequence[Sequence
     layout = {
         "template": "none",
         "xaxis": {"title": {"text": "Step"}, "automargin": True, "fixedrange": True},
-        "yaxis": {"title": {"text": name.capitalize()}, "automargin": True, "fixedrange": True},
+        "yaxis": {
+            "title": {"text": name.capitalize()},
+            "automargin": True,
+            "fixedrange": True,
+            "rangemode": "tozero" if name == "steps/s" else "normal",
+        },
         "hovermode": "x unified",
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"},
         "margin": {"l": 56, "r": 16, "t": 16, "b": 40},
         "height": 320,
     }
-    layout["yaxis"] |= {"rangemode": "tozero"} if name == "steps/s" else {}
     traces = [
         go.Scatter(
             x=[step for step, _ in line],

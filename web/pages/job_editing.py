@@ -1,5 +1,6 @@
 """Edit page of a job: what may be changed in its state, by the rules of PATCH over REST."""
 
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -52,8 +53,8 @@ class JobEditForm(forms.Form):
     memory_per_gpu = forms.CharField(required=False, label="Memory per GPU", help_text="e.g. 32GiB.")
     total_steps = forms.CharField(required=False, label="Total steps")
 
-    def __init__(self, *args: Any, job: Job, user: User, **kwargs: Any) -> None:
-        super().__init__(*args, initial=values_of(job), **kwargs)
+    def __init__(self, data: Mapping[str, Any] | None, *, job: Job, user: User) -> None:
+        super().__init__(data, initial=values_of(job))
         for name in set(self.fields) - changeable(job, user):
             del self.fields[name]
 

@@ -205,7 +205,7 @@ def _submit(request: SignedInRequest, spec: Spec) -> HttpResponse:
     return redirect("jobs") if job.array_id else redirect("job", job.pk)
 
 
-def uploaded_files(request: SignedInRequest) -> dict[str, UploadedFile]:
+def uploaded_files(request: SignedInRequest) -> "dict[str, UploadedFile[Any]]":
     """Uploaded files by their paths: those of a folder as the script told them, without the name of the folder."""
     files = {file.name or "": file for file in request.FILES.getlist("files")}
     folder, paths = request.FILES.getlist("folder"), request.POST.get("paths", "").split("\n")
@@ -214,7 +214,7 @@ def uploaded_files(request: SignedInRequest) -> dict[str, UploadedFile]:
     return files | {path.strip().partition("/")[2] or path.strip(): f for path, f in zip(paths, folder, strict=True)}
 
 
-def _stored(request: SignedInRequest, spec: Spec, files: Mapping[str, UploadedFile]) -> str:
+def _stored(request: SignedInRequest, spec: Spec, files: "Mapping[str, UploadedFile[Any]]") -> str:
     """The digest of the files as an archive of the job's team."""
     teams = Team.objects.current() if request.user.is_staff else Team.objects.current().filter(members=request.user)
     team = teams.filter(name=spec["team"]).first() if spec.get("team") else Team.objects.default_of(request.user)
