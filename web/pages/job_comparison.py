@@ -16,7 +16,7 @@ from django.views.decorators.http import require_http_methods
 
 from jobs_app.measurement.progress_curves import PointOfTime, read_curves
 from jobs_app.models import Attempt, Job
-from jobs_app.submission.conversion import spec_of, write_yaml
+from jobs_app.submission.conversion import spec_of
 from web.pages.base import SignedInRequest
 from web.pages.charts import Figure, line_of
 
@@ -135,7 +135,7 @@ def _flat(spec: Mapping[str, Any], above: str = "") -> list[tuple[str, str]]:
 
 
 def _text(value: Any) -> str:
-    return write_yaml({"": value}).partition(":")[2].strip() if isinstance(value, list) else str(value)
+    return " ".join(map(_text, value)) if isinstance(value, list) else str(value)
 
 
 def figures_of(compared: Sequence[ComparedJob]) -> dict[str, Figure]:
@@ -158,6 +158,7 @@ def _figure(name: str, compared: Sequence[ComparedJob], lines: Sequence[Sequence
             "rangemode": "tozero" if name == "steps/s" else "normal",
         },
         "hovermode": "x unified",
+        "showlegend": True,
         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"},
         "margin": {"l": 56, "r": 16, "t": 16, "b": 40},
         "height": 320,

@@ -9,7 +9,7 @@ from insight_app.timeline.reading import ExpectedRun, Run
 from insight_app.timeline.time_range import Frame
 from simulation.results.gantt import Bar, BarSeries, gantt_figure, row_px
 from web.pages.charts import OKABE_ITO, Figure
-from web.pages.time_zones import axis_time, axis_title
+from web.pages.time_zones import axis_time
 
 OTHERS = "other teams"
 HIDDEN = "another team"
@@ -47,7 +47,6 @@ def timeline_figure(chart: Chart, frame: Frame) -> Figure:
         "xaxis": {
             "type": "date",
             "range": [since, until],
-            "title": {"text": axis_title()},
             "tickangle": 0,
             "side": "top",
         },
