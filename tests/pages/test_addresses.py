@@ -36,7 +36,9 @@ def test_a_value_that_does_not_exist_is_told_with_those_that_do(cluster, member,
 
 def test_other_refusals_tell_no_names_of_models(submit, stranger, web):
     answer = web(stranger).get(f"/jobs/{submit().pk}/would-start")
-    assert "No Job matches" not in answer.content.decode()
+    assert "No Job matches" not in (shown := answer.content.decode())
+    assert shown.count('aria-current="page"') == 1
+    assert 'aria-current="page"' not in web(stranger).get("/nowhere").content.decode()
 
 
 def test_the_list_of_jobs_says_which_filters_it_does_not_know(submit, member, web):
