@@ -90,6 +90,8 @@
     const words = document.createElement("p");
     words.className = "dim";
     words.textContent = faults.length === 1 ? "Fix before submitting:" : `${faults.length} errors to fix before submitting:`;
+    const other = mode.value === "yaml" ? "form" : "YAML";
+    if (written) words.textContent = `The ${other} shows the last valid job. ${words.textContent}`;
     const all = document.createElement("ul");
     all.className = "faults";
     all.append(...items);
