@@ -8,7 +8,7 @@ IN_PARALLEL := -n $(shell expr $$(nproc) + 1) --dist loadgroup --durations=10
 COVERAGE := .cache/coverage
 PACKAGES := accounting_app,allocation,audit_app,cluster_app,config,connections_app,database,engines,estimation,forecast,insight_app,jobs_app,operations,scheduler_app,simulation,web
 # Programs that only child processes run: tests of sessions, of Slurm (batch, node_start), of the service and the stack drive them.
-UNSEEN := engines/sessions/enter.py,engines/sessions/session.py,engines/sessions/relay_from_elsewhere.py,engines/supervision/session_door.py
+UNSEEN := engines/sessions/enter.py,engines/sessions/session.py,engines/sessions/relay_from_elsewhere.py,engines/supervision/session_socket.py
 UNSEEN := $(UNSEEN),engines/slurm/batch.py,engines/slurm/node_start.py
 UNSEEN := $(UNSEEN),operations/management/commands/serve.py,operations/management/commands/schedule.py
 SLIPCOVER = -m slipcover --source $(PACKAGES) --omit $(UNSEEN) --json --out $(COVERAGE)/$(1).json

@@ -17,7 +17,7 @@ from import_export.results import Result
 from audit_app.admin import Audited
 from cluster_app.csv_import import FileInForm, NodeResource, nodes_as_csv
 from cluster_app.errors import ClusterError, GpusInUse, NotReported, ReasonMissing
-from cluster_app.form_fields import KeyValueField, MemoryField, memory_in_words, words_of_map
+from cluster_app.form_fields import KeyValueField, MemoryField, format_map, memory_in_words
 from cluster_app.gpu_faults import cordon_gpu, return_gpu
 from cluster_app.models import (
     MOST_GPUS_PER_NODE,
@@ -288,7 +288,7 @@ class NodeAdmin(RetiringAdmin, Audited, ImportMixin, admin.ModelAdmin[Node]):  #
 
     @admin.display(description="labels")
     def label_words(self, node: Node) -> str:
-        return words_of_map(node.labels, between=", ")
+        return format_map(node.labels, between=", ")
 
     @admin.display(description="GPUs", ordering="gpus")
     def gpus(self, node: Node) -> int:

@@ -25,14 +25,14 @@ class KeyValueField(forms.JSONField):
     def prepare_value(self, value: Any) -> Any:
         if value is None:
             return ""
-        return words_of_map(value) if isinstance(value, dict) else super().prepare_value(value)
+        return format_map(value) if isinstance(value, dict) else super().prepare_value(value)
 
     def bound_data(self, data: Any, initial: Any) -> Any:
         """Show the typed text again, unchanged."""
         return InvalidJSONInput(data) if isinstance(data, str) else super().bound_data(data, initial)
 
 
-def words_of_map(found: dict[str, Any], *, between: str = "\n") -> str:
+def format_map(found: dict[str, Any], *, between: str = "\n") -> str:
     """The map as text, sorted by name, because PostgreSQL does not keep the order."""
     return between.join(f"{key}={_text(value)}" for key, value in sorted(found.items()))
 

@@ -28,7 +28,7 @@ STRAY_AFTER = timedelta(seconds=30)
 UNCONFIRMED_AFTER = timedelta(minutes=10)
 """A process that was not seen for so long, though the node answers, counts as gone: its GPU is no longer read."""
 LONGEST_GAP = timedelta(minutes=2)
-"""Between two looks for such processes."""
+"""Between two searches for such processes."""
 MOST_OF_FAULT = 200
 
 

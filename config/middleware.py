@@ -118,12 +118,12 @@ def _unavailable(request: HttpRequest, code: str, detail: str) -> HttpResponse:
     return render(request, "503.html", {"detail": detail}, status=503)
 
 
-def note_looks(get_response: GetResponse) -> GetResponse:
+def note_page_views(get_response: GetResponse) -> GetResponse:
     """Note when a page was last loaded by somebody logged in: the demo goes on as long as anyone looks."""
 
     def answer(request: HttpRequest) -> HttpResponse:
         if not is_rest(request) and request.user.is_authenticated:
-            settings.MOTLEY_LAST_LOOK.touch()
+            settings.MOTLEY_LAST_PAGE_VIEW.touch()
         return get_response(request)
 
     return answer

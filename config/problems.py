@@ -16,7 +16,7 @@ from rest_framework.views import exception_handler
 from structlog.contextvars import get_contextvars
 
 from cluster_app.errors import ClusterError, ReasonMissing
-from config.refusals import words_of_missing, words_of_not_allowed
+from config.refusals import describe_missing, describe_not_allowed
 from connections_app.errors import (
     ConnectionsError,
     NoSuchAgent,
@@ -197,11 +197,11 @@ def _detail_of(error: Exception, context: Mapping[str, Any]) -> str:
         case exceptions.ValidationError():
             return NOT_VALID
         case exceptions.MethodNotAllowed():
-            return words_of_not_allowed(error, context["request"].method, context.get("view"))
+            return describe_not_allowed(error, context["request"].method, context.get("view"))
         case exceptions.NotAuthenticated():
             return UNAUTHENTICATED
         case exceptions.APIException():
             return str(error.detail)
         case Http404():
-            return words_of_missing(error, context.get("view"))
+            return describe_missing(error, context.get("view"))
     return str(error)

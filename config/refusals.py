@@ -16,7 +16,7 @@ LONGEST_NAME = 100
 UNSAID = {"OPTIONS", "HEAD"}
 
 
-def words_of_missing(error: Http404, view: Any) -> str:
+def describe_missing(error: Http404, view: Any) -> str:
     """Message of a 404: the kind of object that was not found, and its name if the address contains it."""
     own = getattr(getattr(view, "queryset", None), "model", None)
     model = _model_of(error) or own
@@ -34,7 +34,7 @@ def _model_of(error: Http404) -> type[Model] | None:
     return next((one for one in apps.get_models() if found and one.__name__ == found[1]), None)
 
 
-def words_of_not_allowed(error: MethodNotAllowed, method: str, view: Any) -> str:
+def describe_not_allowed(error: MethodNotAllowed, method: str, view: Any) -> str:
     """Message of a 405: the methods that the address accepts, and the actions below it."""
     methods = [each for each in getattr(view, "allowed_methods", ()) if each not in UNSAID]
     if not methods:

@@ -81,9 +81,9 @@ MIDDLEWARE = [
 ]
 
 MOTLEY_DEMO: bool = env.bool("MOTLEY_DEMO", default=False)
-MOTLEY_LAST_LOOK: Path = VAR_DIR / "last_look"
+MOTLEY_LAST_PAGE_VIEW: Path = VAR_DIR / "last_page_view"
 if MOTLEY_DEMO:
-    MIDDLEWARE.append("config.middleware.note_looks")
+    MIDDLEWARE.append("config.middleware.note_page_views")
 
 ROOT_URLCONF = "config.urls"
 WSGI_APPLICATION = "config.wsgi.application"

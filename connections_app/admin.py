@@ -136,7 +136,7 @@ class EngineAdmin(Audited, admin.ModelAdmin[Engine]):
 
     def has_delete_permission(self, request: HttpRequest, obj: Engine | None = None) -> bool:
         """Not the engine of this machine, nor one that may still run a process; disable it instead."""
-        if obj and (obj.name == LOCAL_ENGINE or Attempt.objects.ungone().filter(engine=obj.name).exists()):
+        if obj and (obj.name == LOCAL_ENGINE or Attempt.objects.with_processes().filter(engine=obj.name).exists()):
             return False
         return super().has_delete_permission(request, obj)
 
@@ -149,10 +149,21 @@ class EngineAdmin(Audited, admin.ModelAdmin[Engine]):
 class AgentAdmin(Audited, admin.ModelAdmin[Agent]):
     """Machines that joined; `manage.py jointoken` and REST make their tokens. A row is kept as a record of access."""
 
-    list_display = ("name", "state", "told_at", "node", "team", "trusted", "joined_at")
+    list_display = ("name", "state", "heard_at", "node", "team", "trusted", "joined_at")
     list_filter = ("trusted", "team")
     search_fields = ("name",)
-    fields = ("name", "state", "told_at", "node", "team", "trusted", "created_at", "joined_at", "left_at", "revoked_at")
+    fields = (
+        "name",
+        "state",
+        "heard_at",
+        "node",
+        "team",
+        "trusted",
+        "created_at",
+        "joined_at",
+        "left_at",
+        "revoked_at",
+    )
     readonly_fields = tuple(name for name in fields if name != "team")
     actions = ("revoke",)
 

@@ -175,7 +175,7 @@ class AttemptFolder:
         self.code = path / "code.tar.gz"
         self.checkpoints = path / "checkpoints.tar.gz"
         self.restored = path / "restored"
-        self.session_door = path / "session"
+        self.session_socket = path / "session"
         self.job_writable = path / "job"
         """The only folder that the job may write to; all others belong to the service."""
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from engines.protocol import EngineError, PowerCommand
-from engines.site_command import NOT_FOUND, SiteCommand, fault_of, words_of
+from engines.site_command import NOT_FOUND, SiteCommand, fault_of, split_command
 
 PASSED_ON = ("PATH", "HOME", "LANG")
 """Of the service's environment, which has its keys."""
@@ -25,7 +25,7 @@ class PowerTask(NamedTuple):
 def command_of_site(template: str, node: str) -> PowerCommand:
     """The command that the site gave for all nodes, for this one; raises `ValueError` for quotes that do not end."""
     env = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
-    return PowerCommand(words_of(template, node=node), None, env)
+    return PowerCommand(split_command(template, node=node), None, env)
 
 
 @dataclass(frozen=True)

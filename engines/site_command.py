@@ -19,7 +19,7 @@ AFTER_KILL_S = 5.0
 """For so long the end of a killed command is waited for."""
 
 
-def words_of(template: str, **values: str) -> Sequence[str]:
+def split_command(template: str, **values: str) -> Sequence[str]:
     """The command's words, split as a shell does, with the values for `{name}`; they are never split."""
     words = shlex.split(template)
     for name, value in values.items():

@@ -75,7 +75,7 @@ class TeamAdmin(RetiringAdmin, Audited, admin.ModelAdmin[Team]):
         """Save quotas with the team; quotas above the GPUs that exist only cause a warning: nodes may be added."""
         super().save_related(request, form, formsets, change)
         for quota in form.instance.quotas.select_related("gpu_type"):
-            if words := quota.words_of_excess():
+            if words := quota.excess_text():
                 self.message_user(request, words, messages.WARNING)
 
     @admin.action(description="Retire: no more jobs, kept in the history", permissions=["change"])

@@ -48,7 +48,7 @@ def expired_jobs(before: datetime) -> QuerySet[Job]:
     """
     newest = JobEvent.objects.filter(kind__in=JobEvent.WAKING).order_by("-pk").values_list("job", flat=True)[:1]
     day = before.replace(hour=0, minute=0, second=0, microsecond=0)
-    runs = Attempt.objects.ungone().filter(job=OuterRef("pk"))
+    runs = Attempt.objects.with_processes().filter(job=OuterRef("pk"))
     needed = JobDependency.objects.filter(parent=OuterRef("pk"), child__finished_at=None)
     ended = Job.objects.filter(finished_at__lt=day, files_deleted_at__isnull=False)
     return ended.filter(~Exists(runs), ~Exists(needed)).exclude(pk__in=list(newest))

@@ -117,8 +117,8 @@ def create_teams(demo_username: str) -> User:
 
 
 def somebody_looks() -> bool:
-    """Whether a page was loaded within the last minute, by anyone logged in (`config.middleware.note_looks`)."""
+    """Whether a page was loaded within the last minute, by anyone logged in (`config.middleware.note_page_views`)."""
     try:
-        return time.time() - settings.MOTLEY_LAST_LOOK.stat().st_mtime < LOOKING_S
+        return time.time() - settings.MOTLEY_LAST_PAGE_VIEW.stat().st_mtime < LOOKING_S
     except FileNotFoundError:
         return False

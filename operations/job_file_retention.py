@@ -35,7 +35,7 @@ class FilesLeft(NamedTuple):
 
 def jobs_with_files(before: datetime) -> QuerySet[Job]:
     """Jobs that ended before the cutoff, have no processes, and are not needed by unfinished jobs."""
-    runs = Attempt.objects.ungone().filter(job=OuterRef("pk"))
+    runs = Attempt.objects.with_processes().filter(job=OuterRef("pk"))
     needed = JobDependency.objects.filter(parent=OuterRef("pk"), child__finished_at=None)
     return Job.objects.filter(~Exists(runs), ~Exists(needed), finished_at__lt=before, files_deleted_at=None)
 

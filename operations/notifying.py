@@ -14,14 +14,14 @@ from jobs_app.models import Notification
 from jobs_app.notifications.sending import send_due
 
 log = logging.getLogger(__name__)
-LOOK_EVERY = timedelta(minutes=1)
+POLL_INTERVAL = timedelta(minutes=1)
 
 
 class Sender:
     """Detects late starts and failing teams once a minute, and sends due notifications; one thread at a time."""
 
     def __init__(self) -> None:
-        self._looked_at = float("-inf")
+        self._polled_at = float("-inf")
         self._thread: threading.Thread | None = None
 
     def work(self, now: datetime) -> None:
@@ -33,13 +33,13 @@ class Sender:
             self._thread.start()
 
     def _is_time_to_look(self) -> bool:
-        return monotonic() - self._looked_at >= LOOK_EVERY.total_seconds()
+        return monotonic() - self._polled_at >= POLL_INTERVAL.total_seconds()
 
     def _run(self) -> None:
         close_old_connections()
         try:
             if self._is_time_to_look():
-                self._looked_at = monotonic()
+                self._polled_at = monotonic()
                 look(timezone.now())
             send_due(timezone.now())
         except Exception:  # the next turn tries again

@@ -32,7 +32,7 @@ from scheduler_app.models import SchedulerLease
 
 GRACE = timedelta(seconds=60)
 """For the checkpoints of attempts that the backup does not know."""
-LOOK_S = 0.5
+POLL_S = 0.5
 NAME_OF_MEMBER = re.compile(
     rf"{MANIFEST}|{DATABASE}|{CODE}/[0-9]+/[0-9a-f]{{64}}\.tar\.gz|{JOBS}/[0-9]{{4}}-[0-9]{{2}}/[0-9a-f_-]+\.jsonl\.gz"
 )
@@ -164,7 +164,7 @@ def stop_strays(*, patience_s: float) -> list[OrphanAttempt]:
         running[stray.engine].stop(stray.attempt, reason=StopReason.PREEMPT, grace=GRACE)
     give_up_at = time.monotonic() + patience_s
     while strays and time.monotonic() < give_up_at:
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
         strays = [stray for stray in strays if not _is_gone(running[stray.engine], stray.attempt)]
     return strays
 
@@ -175,7 +175,7 @@ def _engines() -> Mapping[str, Engine]:
 
 def _strays(running: Mapping[str, Engine]) -> list[OrphanAttempt]:
     """Running attempts of all engines that the database does not know; `EngineError` if one does not answer."""
-    known = set(Attempt.objects.ungone().values_list("pk", flat=True))
+    known = set(Attempt.objects.with_processes().values_list("pk", flat=True))
     found: list[OrphanAttempt] = []
     for name, engine in running.items():
         unended = [number for number, ended in engine.attempts().items() if not ended]

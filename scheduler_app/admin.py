@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from audit_app.admin import Audited
-from cluster_app.form_fields import KeyValueField, words_of_map
+from cluster_app.form_fields import KeyValueField, format_map
 from scheduler_app.errors import InvalidChoice
 from scheduler_app.models import PolicySetting, Round, SetAside, TimeWindow
 from scheduler_app.policy.setting_form import PolicySettingForm
@@ -66,7 +66,7 @@ class PolicySettingAdmin(admin.ModelAdmin[PolicySetting]):
 
     @admin.display(description="parameters")
     def parameter_words(self, setting: PolicySetting) -> str:
-        return words_of_map(setting.parameters, between=", ")
+        return format_map(setting.parameters, between=", ")
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, str | list[str]]:
         current = PolicySetting.objects.current()

@@ -91,7 +91,7 @@ jobs, active_jobs, nodes, gpu_types, storage, teams, policies, tokens = map(
 )
 
 
-def words_of(words: Iterable[str]) -> Callable[[str], list[str]]:
+def complete_from(words: Iterable[str]) -> Callable[[str], list[str]]:
     """A completion of fixed words."""
     offered = list(words)
     return lambda incomplete: [word for word in offered if word.startswith(incomplete)]

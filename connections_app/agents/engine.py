@@ -172,7 +172,7 @@ class JoinedMachines:
 
     def read_gpus(self, gpus: Mapping[str, Sequence[WatchedGpu]]) -> list[GpuReading]:
         """The latest readings of the machines by name, each once; generated ones for emulated GPUs."""
-        agents = Agent.objects.filter(name__in=gpus).only("name", "joined_at", "told_at", "gpus_read", "gpu_readings")
+        agents = Agent.objects.filter(name__in=gpus).only("name", "joined_at", "heard_at", "gpus_read", "gpu_readings")
         told = [one for agent in agents for one in readings_of(_new_readings(agent), gpus[agent.name])]
         return [*told, *emulated_readings([gpu for of in gpus.values() for gpu in of], seconds_since_boot())]
 
@@ -227,7 +227,7 @@ def _job_of(attempt: int) -> UUID:
 
 def _is_heard(agent: Agent) -> bool:
     """Whether a new message has arrived lately: the one that a new process finds may be a week old."""
-    news = agent.told, agent.told_at
+    news = agent.told, agent.heard_at
     known, at = last_news.get(agent.name, (None, NEVER))
     if news != known:
         at = monotonic() if known or _is_recent(agent) else NEVER
@@ -237,4 +237,4 @@ def _is_heard(agent: Agent) -> bool:
 
 def _is_recent(agent: Agent) -> bool:
     """Whether the last message has come lately by the clocks of two processes of the service."""
-    return agent.told_at is not None and abs((timezone.now() - agent.told_at).total_seconds()) <= SILENT_AFTER_S
+    return agent.heard_at is not None and abs((timezone.now() - agent.heard_at).total_seconds()) <= SILENT_AFTER_S

@@ -18,7 +18,7 @@ from cluster_app.errors import GpuTypeRetired, NodeRetired
 from cluster_app.lending import hours_of
 from cluster_app.models import MOST_GPUS_PER_NODE, Engine, Gpu, Node, name_is_plain
 from cluster_app.services import add_node
-from connections_app.agents.succession import leave_attempts_behind
+from connections_app.agents.agent_replacement import leave_attempts_behind
 from connections_app.errors import AgentRefused, NoSuchAgent
 from connections_app.models import Agent
 from connections_app.register_machine import registered_gpu_type

@@ -67,7 +67,7 @@ def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
     news_of_gpus = {"gpu_readings": encode(told.gpus), "gpus_read": F("gpus_read") + 1} if told.gpus else {}
     Agent.objects.filter(pk=agent.pk).update(
         told=F("told") + 1,
-        told_at=now,
+        heard_at=now,
         node_report=encode(told.node),
         heard=agent.heard,
         answers=agent.answers,

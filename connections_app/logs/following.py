@@ -22,7 +22,7 @@ from engines.protocol import Stream
 from jobs_app.models import Attempt, Job
 
 KEEP_ALIVE_S = 15.0
-LOOK_FOR_LAUNCH_S = 2.0
+LAUNCH_POLL_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ async def events_of(followed: Followed, feeds: Feeds, in_thread: InThread) -> As
         if monotonic() > until or not await in_thread(followed.may_go_on):
             return
         yield KEEP_ALIVE
-        await asyncio.sleep(LOOK_FOR_LAUNCH_S)
+        await asyncio.sleep(LAUNCH_POLL_S)
     async for data in _lines_of(followed, attempt, feeds, in_thread, until):
         yield data
 

@@ -54,7 +54,7 @@ class Agent(models.Model):
     left_at = models.DateTimeField(null=True, blank=True, editable=False)
     node_report = models.JSONField(default=dict, blank=True, editable=False)
     told = models.PositiveBigIntegerField(default=0, editable=False, help_text="Messages so far.")
-    told_at = models.DateTimeField("last heard", null=True, blank=True, editable=False)
+    heard_at = models.DateTimeField("last heard", null=True, blank=True, editable=False)
 
     heard = models.CharField(max_length=32, blank=True, editable=False, help_text="Mark of the last answer it has had.")
     answers = models.JSONField(default=list, blank=True, editable=False, help_text="Marks of the answers since then.")
@@ -85,7 +85,7 @@ class Agent(models.Model):
             return self.State.INVITED if now < self.join_expires_at else self.State.EXPIRED
         if self.left_at is not None:
             return self.State.LEFT
-        is_heard = self.told_at is not None and now - self.told_at <= SUSPECT_AFTER
+        is_heard = self.heard_at is not None and now - self.heard_at <= SUSPECT_AFTER
         return self.State.CONNECTED if is_heard else self.State.SILENT
 
 

@@ -21,7 +21,7 @@ from engines.protocol import SessionCommand
 log = logging.getLogger(__name__)
 
 READ_BYTES = 64 * 1024
-LOOK_S = 1.0
+POLL_S = 1.0
 CHECK_EVERY_S = 60.0
 MOST_FAILED_CHECKS = 5
 """In a row, as while the database restarts; then the session ends."""
@@ -87,7 +87,7 @@ class Relay:
     async def _reason_to_end(self, copies: set[asyncio.Task[None]]) -> tuple[int, str]:
         """Wait for the end of the session: code and words for the client."""
         check_at_s = monotonic() + CHECK_EVERY_S
-        while not (await asyncio.wait(copies, timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED))[0]:
+        while not (await asyncio.wait(copies, timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED))[0]:
             now_s = monotonic()
             if now_s - self._active_at_s > self._idle_s:
                 return NORMAL, f"idle for {timedelta(seconds=int(self._idle_s))}"

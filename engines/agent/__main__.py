@@ -24,7 +24,7 @@ from engines.agent.messages import VERSION, Joining, Lending
 from engines.attempt_files import read_json, write_json, write_whole
 from engines.local.engine import NO_HOOKS, LocalEngine
 from engines.protocol import EngineError
-from engines.site_command import words_of
+from engines.site_command import split_command
 from engines.supervision.engine_root import OWN, THROUGH
 from engines.supervision.gpu_hooks import GpuHooks
 
@@ -199,7 +199,7 @@ def _duration(text: str) -> timedelta:
 def _hook(text: str) -> str:
     """A command that can be split into words."""
     try:
-        words_of(text, gpu="")
+        split_command(text, gpu="")
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"it cannot be split into words: {error}") from None
     return text

@@ -170,12 +170,12 @@ class LocalEngine:
         refuse_ended(folder)
         started = folder.read_started()
         elsewhere = started is not None and started.get("process_space", process_space()) != process_space()
-        if elsewhere and not folder.session_door.is_socket():
+        if elsewhere and not folder.session_socket.is_socket():
             raise EngineError(
                 "The job runs where this web server sees no processes, and its supervisor lets no session in: "
                 "requeue it, or keep the engine's folder on a disk that has Unix sockets."
             )
-        where = ["relay_from_elsewhere", str(folder.session_door)] if elsewhere else ["enter", str(folder.path)]
+        where = ["relay_from_elsewhere", str(folder.session_socket)] if elsewhere else ["enter", str(folder.path)]
         argv = [*PYTHON, f"engines.sessions.{where[0]}", where[1], str(rank)]
         return SessionCommand(argv, PACKAGE_PARENT, {"PATH": SYSTEM_PATH, "LANG": "C.UTF-8"})
 

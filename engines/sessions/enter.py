@@ -22,7 +22,7 @@ from engines.supervision.cgroup import join
 from engines.supervision.container import STATE
 from engines.supervision.processes import environment_of, marked, shell_code, user_ids
 from engines.supervision.rank import RANK, SITE_VARIABLES
-from engines.supervision.session_door import RANK_BYTES, RANK_FROM_INPUT
+from engines.supervision.session_socket import RANK_BYTES, RANK_FROM_INPUT
 
 NOT_THERE = 255
 INIT_PROGRAM = b"engines.supervision.init_process"

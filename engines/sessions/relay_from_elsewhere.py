@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from engines.sessions.enter import refuse
-from engines.supervision.session_door import connect
+from engines.supervision.session_socket import connect
 
 READ_BYTES = 64 * 1024
 

@@ -29,7 +29,7 @@ READ_BYTES = 64 * 1024
 NOT_FOUND = 127
 CONNECT_WITHIN_S = 10.0
 END_WITHIN_S = 1.0
-LOOK_MS = 500
+POLL_MS = 500
 
 
 class SessionPlan(TypedDict):
@@ -188,7 +188,7 @@ def _write_while_connected(descriptor: int, data: bytes) -> None:
         sys.stdin.fileno(), select.POLLRDHUP
     )  # its end only: a socket has this for its peer's, a pipe POLLHUP
     while data:
-        for ready, events in poll.poll(LOOK_MS):
+        for ready, events in poll.poll(POLL_MS):
             if ready == descriptor:
                 with suppress(BlockingIOError):
                     data = data[os.write(descriptor, data) :]

@@ -14,7 +14,7 @@ from engines.protocol import EngineError
 from engines.slurm.commands import SlurmCommands
 from engines.slurm.parsing import SlurmNode
 
-LOOK_S = 1.0
+POLL_S = 1.0
 """A look is a command of Slurm."""
 NEEDED = ("SuspendProgram", "ResumeProgram", "SuspendTime")
 UNSET = ("", "(null)", "NONE", "INFINITE")
@@ -44,7 +44,7 @@ def follow(slurm: SlurmCommands, name: str, next_step: Callable[[SlurmNode, str]
     while (step := next_step(slurm.node(name), mark)) is not Step.DONE:
         if step is not Step.WAIT:
             slurm.set_power(name, step)
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
 
 
 def complain_without_power_saving(config: Mapping[str, str]) -> None:

@@ -18,7 +18,7 @@ OF_THE_JOB = (
     *("SLURM_NTASKS_PER_NODE", "SLURM_DISTRIBUTION", "SLURM_EXPORT_ENV", "SLURM_CPUS_PER_TASK", "SLURM_NNODES"),
 )
 """Variables of the batch script that srun would take for options of the step."""
-LOOK_S = 5.0
+POLL_S = 5.0
 FIRST_BEAT_WITHIN_S = 300.0
 
 
@@ -34,7 +34,7 @@ class SlurmRank(Rank):
         self._silent = False
         self._beat = ""
         self._beat_at_s = time.monotonic() + FIRST_BEAT_WITHIN_S - site["silent_after_s"]
-        self._looked_at_s = time.monotonic()
+        self._polled_at_s = time.monotonic()
         super().__init__(number, launch, folder)
 
     @property
@@ -78,9 +78,9 @@ class SlurmRank(Rank):
     def watch(self) -> None:
         """End the step whose heartbeat has stopped."""
         now_s = time.monotonic()
-        if now_s - self._looked_at_s < LOOK_S:
+        if now_s - self._polled_at_s < POLL_S:
             return
-        self._looked_at_s = now_s
+        self._polled_at_s = now_s
         if (beat := self._read_beat()) != self._beat:
             self._beat, self._beat_at_s = beat, now_s
         elif now_s - self._beat_at_s > self._site["silent_after_s"]:

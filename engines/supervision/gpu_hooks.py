@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, NamedTuple
 
 from engines.attempt_files import HooksFile, LaunchFile
-from engines.site_command import NOT_FOUND, SiteCommand, fault_of, words_of
+from engines.site_command import NOT_FOUND, SiteCommand, fault_of, split_command
 from engines.supervision.processes import MARK
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-LOOK_S = 0.05
+POLL_S = 0.05
 PASSED_ON = ("MOTLEY_JOB_ID", "MOTLEY_ATTEMPT", "MOTLEY_TEAM")
 """Of the job's variables, those that Motley chose."""
 
@@ -40,7 +40,7 @@ def hooks_file(hooks: GpuHooks, gpus: Iterable[str]) -> HooksFile | None:
     return HooksFile(before=hooks.before, after=hooks.after, timeout_s=hooks.timeout_s, gpus=found)
 
 
-def run_hooks(launch: LaunchFile, when: When, told_to_stop: Callable[[], bool] = lambda: False) -> dict[str, str]:
+def run_hooks(launch: LaunchFile, when: When, stop_requested: Callable[[], bool] = lambda: False) -> dict[str, str]:
     """Run the hook for every GPU and wait for all; returns GPU → fault.
 
     Raises `StoppedBeforeStart`, and kills them, if the attempt is told to stop meanwhile.
@@ -52,23 +52,23 @@ def run_hooks(launch: LaunchFile, when: When, told_to_stop: Callable[[], bool] =
     faults: dict[str, str] = {}
     for gpu in hooks["gpus"]:
         try:
-            words = words_of(hooks[when], gpu=gpu)
+            words = split_command(hooks[when], gpu=gpu)
             running[gpu] = SiteCommand.start(words, timeout_s=hooks["timeout_s"], env=_env(launch, hooks, when, gpu))
         except (OSError, ValueError) as error:
             faults[gpu] = fault_of(NOT_FOUND, str(error))
-    stopped = _wait(running.values(), told_to_stop)
+    stopped = _wait(running.values(), stop_requested)
     ends = {gpu: fault_of(*command.end()) for gpu, command in running.items()}
     if stopped:
         raise StoppedBeforeStart
     return faults | {gpu: fault for gpu, fault in ends.items() if fault}
 
 
-def _wait(running: Iterable[SiteCommand], told_to_stop: Callable[[], bool]) -> bool:
+def _wait(running: Iterable[SiteCommand], stop_requested: Callable[[], bool]) -> bool:
     """Wait for the ends of all; returns whether the attempt was asked to stop before."""
     while not all(command.is_over for command in running):
-        if told_to_stop():
+        if stop_requested():
             return True
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
     return False
 
 

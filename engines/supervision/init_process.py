@@ -26,8 +26,8 @@ from engines.supervision.user import acting_as, switch_to
 if TYPE_CHECKING:  # few jobs have a setup, and all wait for the start of this process
     from engines.attempt_files import ContainerFile, RankLimits, SetupFile
 
-GROUP_LOOK_S = 0.1
-KILL_LOOK_S = 0.02
+GROUP_POLL_S = 0.1
+KILL_POLL_S = 0.02
 OOM_SCORE = 500
 """oom_score_adj of jobs: when memory is short, the kernel's OOM killer ends them before the service."""
 HEARTBEAT_S = 5.0
@@ -160,7 +160,7 @@ def _set_up(
         if commands.read():
             return RankExit(exit_code=STOPPED, message=STOPPED_IN_SETUP)
         heartbeat.beat()
-        time.sleep(GROUP_LOOK_S)
+        time.sleep(GROUP_POLL_S)
     if entry is Entry.READY:
         with open(setup["log"], "ab", buffering=0) as log:  # noqa: PTH123 - pathlib is slow to import
             log.write(f"The environment exists: it was made by {environment.made_by()}.\n".encode())
@@ -235,7 +235,7 @@ def _follow(
             heartbeat.beat()
             if memory is not None:
                 memory.enforce()
-            selector.select(GROUP_LOOK_S if exit_code is not None else _pause(heartbeat, memory))
+            selector.select(GROUP_POLL_S if exit_code is not None else _pause(heartbeat, memory))
             _drain(child_ended)  # before reaping: a child that ends in between wakes the next round
             exit_code = reap().get(job, exit_code)
     return exit_code
@@ -464,7 +464,7 @@ def _group_lives(group: int) -> bool:
 def _kill_descendants() -> None:
     while left := descendants(os.getpid()):
         kill(left)
-        time.sleep(KILL_LOOK_S)
+        time.sleep(KILL_POLL_S)
         reap()
 
 

@@ -12,7 +12,7 @@ from engines.supervision.processes import descendants, kill
 if TYPE_CHECKING:  # of the modules of attempts, an init process needs none at its start
     from engines.attempt_files import RankLimits
 
-LOOK_S = 1.0
+POLL_S = 1.0
 PROC = Path("/proc")
 
 
@@ -21,7 +21,7 @@ class MemoryLimit:
 
     def __init__(self, limit_mib: int, node: str) -> None:
         self._limit_mib, self._node = limit_mib, node
-        self._next_look_s = 0.0
+        self._next_poll_s = 0.0
         self.exceeded = ""
         """What was used and asked for, once it has been too much."""
 
@@ -34,12 +34,12 @@ class MemoryLimit:
 
     @property
     def interval_s(self) -> float | None:
-        return LOOK_S if self._limit_mib else None
+        return POLL_S if self._limit_mib else None
 
     def enforce(self) -> None:
-        if not self._limit_mib or time.monotonic() < self._next_look_s:
+        if not self._limit_mib or time.monotonic() < self._next_poll_s:
             return
-        self._next_look_s = time.monotonic() + LOOK_S
+        self._next_poll_s = time.monotonic() + POLL_S
         self._look()
 
     def look_once_more(self) -> None:

@@ -35,7 +35,7 @@ from engines.protocol import StopReason
 from engines.supervision.gpu_hooks import StoppedBeforeStart, in_words, run_hooks
 from engines.supervision.processes import descendants, kill, marked, reap
 from engines.supervision.rank import Rank
-from engines.supervision.session_door import open_door
+from engines.supervision.session_socket import open_socket
 from engines.supervision.unpack import CodeNotUnpacked, unpack_code
 
 TICK_S = 0.1
@@ -68,7 +68,7 @@ class Supervisor:
     """Runs one attempt from its start to the proof that no process of it is left."""
 
     def __init__(
-        self, folder: AttemptFolder, launch: LaunchFile, start_rank: RankStarter = Rank, *, has_door: bool = False
+        self, folder: AttemptFolder, launch: LaunchFile, start_rank: RankStarter = Rank, *, has_socket: bool = False
     ) -> None:
         self._folder = folder
         self._launch = launch
@@ -79,7 +79,7 @@ class Supervisor:
             for number in range(len(launch["ranks"]))
         ]
         self._selector = selectors.DefaultSelector()
-        self._door = open_door(folder) if has_door else None
+        self._socket = open_socket(folder) if has_socket else None
         self._ranks: list[Rank] = []
         self._running: list[Rank] = []
         self._deadline_s = inf
@@ -93,8 +93,8 @@ class Supervisor:
         self._begin()
         while self._running:
             self._tick()
-        if self._door is not None:
-            self._door.close()
+        if self._socket is not None:
+            self._socket.close()
         self._sweep()
         self._close()
         ran_s, ended_at = seconds_since_boot() - self._began_s, utc_now()
@@ -126,8 +126,8 @@ class Supervisor:
         self._running = list(self._ranks)
         for rank in self._ranks:
             rank.register(self._selector)
-        if self._door is not None:
-            self._door.register(self._selector)
+        if self._socket is not None:
+            self._socket.register(self._selector)
         if self._exit_code:
             self._stop_siblings()
 
@@ -140,8 +140,8 @@ class Supervisor:
         self._enforce_deadline()
         self._collect()
         self._follow_progress()
-        if self._door is not None:
-            self._door.collect()
+        if self._socket is not None:
+            self._socket.collect()
 
     def _obey_stop(self) -> None:
         stop = self._folder.read_stop()
@@ -279,7 +279,7 @@ def _keep_trying(path: Path, content: object, *, tries: float = inf) -> None:
     return None
 
 
-def supervise(folder: AttemptFolder, start_rank: RankStarter = Rank, *, has_door: bool = False) -> None:
+def supervise(folder: AttemptFolder, start_rank: RankStarter = Rank, *, has_socket: bool = False) -> None:
     """Run the attempt, unless it has begun already or was asked to stop before."""
     launch = folder.read_launch()
     if launch is None or folder.started.exists():
@@ -303,7 +303,7 @@ def supervise(folder: AttemptFolder, start_rank: RankStarter = Rank, *, has_door
         exit_code = NOT_UNPACKED if error.node_failed else BAD_ARCHIVE
         _end_unstarted(folder, exit_code=exit_code, message=str(error), node_failed=error.node_failed)
         return
-    Supervisor(folder, _with_secrets(launch, folder), start_rank, has_door=has_door).run()
+    Supervisor(folder, _with_secrets(launch, folder), start_rank, has_socket=has_socket).run()
 
 
 def _must_not_start(folder: AttemptFolder, launch: LaunchFile) -> bool:
@@ -350,7 +350,7 @@ def _with_secrets(launch: LaunchFile, folder: AttemptFolder) -> LaunchFile:
 def main() -> None:
     path, lock = sys.argv[1:]
     os.set_inheritable(int(lock), False)
-    supervise(AttemptFolder(Path(path)), has_door=True)
+    supervise(AttemptFolder(Path(path)), has_socket=True)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def _unpack(what: str, code: CodeFile, user: list[int] | None) -> None:
     try:
         _run_tar(code, user)
     except (OSError, subprocess.CalledProcessError) as error:
-        message = f"The {what} could not be unpacked into {code['folder']}: {_words_of(error)}"
+        message = f"The {what} could not be unpacked into {code['folder']}: {_describe(error)}"
         # What went wrong with an archive of checkpoints is no failure of the job: it did not make the archive.
         raise CodeNotUnpacked(message, node_failed=what == "checkpoints" or _is_of_the_node(error)) from error
     write_whole(Path(code["done"]), "")
@@ -65,7 +65,7 @@ def _is_of_the_node(error: OSError | subprocess.CalledProcessError) -> bool:
     return any(line.endswith(endings) for line in str(error.stderr).splitlines())
 
 
-def _words_of(error: OSError | subprocess.CalledProcessError) -> str:
+def _describe(error: OSError | subprocess.CalledProcessError) -> str:
     if isinstance(error, subprocess.CalledProcessError):
         return str(error.stderr).strip()[:LONGEST_COMPLAINT] or f"tar exited with {error.returncode}"
     return str(error)

@@ -12,7 +12,7 @@ from estimation.estimate import HIGH, LOW, Estimate
 from estimation.task_sampling import TaskSample
 from jobs_app.models import Attempt, Job
 from jobs_app.models.job import JobQuerySet
-from simulation.results.time_units import duration_words
+from simulation.results.time_units import format_duration
 
 
 @dataclass(frozen=True)
@@ -100,4 +100,4 @@ def array_summary(found: ArrayProgress) -> str:
     done = f"{found.succeeded:,} of {found.tasks:,} done{failed}"
     if found.each is None or not found.left_gpu_s:
         return done
-    return f"{done}: {duration_words(found.each.mean)} each on GPUs of mean speed, {gpu_time(found.left_gpu_s)} left"
+    return f"{done}: {format_duration(found.each.mean)} each on GPUs of mean speed, {gpu_time(found.left_gpu_s)} left"

@@ -11,7 +11,7 @@ from cluster_app.models import Node
 from estimation.types import Floats
 from forecast.latest_event import latest_of
 from insight_app.start_forecasts.showing import Interval, ShownForecast, read_forecasts
-from insight_app.start_forecasts.wording import interval_words
+from insight_app.start_forecasts.wording import format_interval
 from jobs_app.models import Attempt, Job
 
 MOST_NAMED = 5
@@ -35,7 +35,7 @@ class NodeOccupancy:
 def occupancies(nodes: Sequence[Node], now: datetime, *, if_state: str | None = None) -> dict[str, NodeOccupancy]:
     """Occupancy by node name, in two queries. `if_state`: as if all nodes were in that state."""
     names = {node.name for node in nodes}
-    there = Attempt.objects.ungone().filter(claims__released_at=None, claims__gpu__node__in=nodes).distinct()
+    there = Attempt.objects.with_processes().filter(claims__released_at=None, claims__gpu__node__in=nodes).distinct()
     attempts = list(there.select_related("job"))
     on: dict[str, list[Attempt]] = {name: [] for name in names}
     for attempt in attempts:
@@ -117,10 +117,10 @@ def describe(found: NodeOccupancy, now: datetime) -> str:
         return "no jobs there"
     jobs = f"{found.jobs_running} job{'s' * (found.jobs_running != 1)} there" if found.jobs_running else "jobs leaving"
     if found.within is not None:
-        return f"{jobs}; empty {interval_words(found.within, now)}"
+        return f"{jobs}; empty {format_interval(found.within, now)}"
     if found.empty_at is None:
         return f"{jobs}; end time unknown"
-    return f"{jobs}; empty {interval_words(Interval(*3 * (found.empty_at,)), now)}"
+    return f"{jobs}; empty {format_interval(Interval(*3 * (found.empty_at,)), now)}"
 
 
 def name_jobs(found: NodeOccupancy) -> str:

@@ -16,7 +16,7 @@ from allocation.gangs import fewest_nodes, fewest_uneven_nodes, servable_gpus
 from allocation.plan_round import Plan
 from allocation.rounds.pending_reasons import left_on_nodes
 from jobs_app.models import Job, Reason
-from jobs_app.models.job import words_of_begin_time
+from jobs_app.models.job import begin_time_text
 from jobs_app.models.team import MOST_WEIGHT
 from scheduler_app.models import PolicySetting
 from scheduler_app.round.inputs import InputRows, JobRow, NodeRow, TypeRow
@@ -66,7 +66,7 @@ class WouldStart:
 def what_would_start(job: Job, now: datetime) -> WouldStart:
     """Changes of one field of the job with which the next round would start it."""
     if job.state != Job.State.QUEUED:
-        return WouldStart(f"The job is not waiting: it {_words_of(Job.State(job.state))}.")
+        return WouldStart(f"The job is not waiting: it {_state_text(Job.State(job.state))}.")
     as_it_is = None if job.held else WhatIf.of(job, now, changed=False)
     if as_it_is is None:
         return WouldStart(_why_not_considered(job, now))
@@ -79,7 +79,7 @@ def what_would_start(job: Job, now: datetime) -> WouldStart:
     return WouldStart(_FOUND if found else _NONE_FOUND, found)
 
 
-def _words_of(state: Job.State) -> str:
+def _state_text(state: Job.State) -> str:
     """`is running`, `has failed`."""
     if state not in Job.FINAL:
         return f"is {state.label}"
@@ -91,7 +91,7 @@ def _why_not_considered(job: Job, now: datetime) -> str:
     if job.held:
         return "The job is held: release it."
     if job.begin_time and job.begin_time > now:
-        return f"{words_of_begin_time(job.begin_time)} Change or remove that time, and it is considered before."
+        return f"{begin_time_text(job.begin_time)} Change or remove that time, and it is considered before."
     if str(job.pk) in set_aside_at(Kind.JOB, now):
         return "The scheduler failed on the job and leaves it out of rounds for a while; the error is its reason."
     budget = used_up(read_budgets(now, [job.team_id])).get(job.team_id)

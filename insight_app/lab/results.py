@@ -12,7 +12,7 @@ from insight_app.lab.history import History, Run
 from simulation.clock.metrics import HOUR_S
 from simulation.results.comparison import Comparison, RunResult
 from simulation.results.summary import flat
-from simulation.results.time_units import duration_words
+from simulation.results.time_units import format_duration
 from simulation.traces.trace import TraceJob
 
 FIGURES = (
@@ -217,9 +217,9 @@ def summary(
     known_error = UPLOADED if uploaded else _about(error)
     if change is not None and change > 0:
         least = f"The present policy, {present}, has the least mean job completion time as simulated"
-        return f"{least}; next is {best}: {duration_words(3600 * known[best])}, {change:,.0%} more. {known_error}"
+        return f"{least}; next is {best}: {format_duration(3600 * known[best])}, {change:,.0%} more. {known_error}"
     than = "" if change is None else f", {_beside(change)} the present policy, {present}, as simulated"
-    return f"{best} has the least mean job completion time: {duration_words(3600 * known[best])}{than}. {known_error}"
+    return f"{best} has the least mean job completion time: {format_duration(3600 * known[best])}{than}. {known_error}"
 
 
 def _beside(change: float) -> str:

@@ -28,7 +28,7 @@ SILENT = timedelta(minutes=10)
 """After which a run of which nothing was told is taken to be lost, with the scheduler that began it."""
 LONGEST = timedelta(hours=2)
 """A process that has not ended by then is stopped."""
-LOOK_EVERY_S = 1.0
+POLL_INTERVAL_S = 1.0
 TOO_LONG = "It took longer than two hours: choose fewer days or policies."
 MOST_TRIES = 2
 MOST_AT_ONCE = 3
@@ -72,7 +72,7 @@ def _queues_of(owner: User) -> set[int | str]:
 
 
 def _claimed(run: LabRun, slot: int, now: datetime) -> LabRun | None:
-    begun = {"state": LabRun.State.RUNNING, "slot": slot, "tries": F("tries") + 1, "told_at": now, "done": 0}
+    begun = {"state": LabRun.State.RUNNING, "slot": slot, "tries": F("tries") + 1, "heartbeat_at": now, "done": 0}
     try:
         with transaction.atomic():
             won = LabRun.objects.filter(pk=run.pk, state=LabRun.State.QUEUED).update(**begun)
@@ -83,7 +83,7 @@ def _claimed(run: LabRun, slot: int, now: datetime) -> LabRun | None:
 
 def give_back_lost(now: datetime) -> None:
     """Requeue runs whose process no longer reports; the second time they fail."""
-    for run in LabRun.objects.filter(state=LabRun.State.RUNNING, told_at__lt=now - SILENT):
+    for run in LabRun.objects.filter(state=LabRun.State.RUNNING, heartbeat_at__lt=now - SILENT):
         note_lost(run, now)
 
 
@@ -91,7 +91,7 @@ def note_lost(run: LabRun, now: datetime, why: str = "") -> None:
     """Back into the queue, or failed if it was lost before; nothing if it has ended."""
     mine = LabRun.objects.filter(pk=run.pk, state=LabRun.State.RUNNING, tries=run.tries)
     if run.tries < MOST_TRIES:
-        mine.update(state=LabRun.State.QUEUED, told_at=None)
+        mine.update(state=LabRun.State.QUEUED, heartbeat_at=None)
     else:
         mine.update(state=LabRun.State.FAILED, finished_at=now, message=f"{LOST} {why}".strip()[:500])
 
@@ -127,7 +127,7 @@ def follow(process: "subprocess.Popen[bytes]", run: LabRun, *, longest: timedelt
         while (code := _wait(process)) is None:
             if monotonic() > until_s:
                 mine.update(state=LabRun.State.FAILED, finished_at=timezone.now(), message=TOO_LONG)
-            if not mine.update(told_at=timezone.now()):
+            if not mine.update(heartbeat_at=timezone.now()):
                 return
         if code:
             note_lost(run, timezone.now(), f"Its exit status is {code}; its memory limit {memory_limit_mib():,} MiB.")
@@ -139,7 +139,7 @@ def follow(process: "subprocess.Popen[bytes]", run: LabRun, *, longest: timedelt
 
 def _wait(process: "subprocess.Popen[bytes]") -> int | None:
     try:
-        return process.wait(LOOK_EVERY_S)
+        return process.wait(POLL_INTERVAL_S)
     except subprocess.TimeoutExpired:
         return None
 

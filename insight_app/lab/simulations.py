@@ -239,7 +239,7 @@ def _teller(run: LabRun) -> Tell:
             return
         told_s = monotonic()
         mine = LabRun.objects.filter(pk=run.pk, state=LabRun.State.RUNNING, tries=run.tries)
-        if mine.update(done=done, total=total, told_at=timezone.now()) == 0:
+        if mine.update(done=done, total=total, heartbeat_at=timezone.now()) == 0:
             raise Superseded
 
     return tell

@@ -60,7 +60,7 @@ class LabRun(models.Model):
     )
     message = models.CharField(max_length=500, blank=True, help_text="Why it failed.")
     created_at = models.DateTimeField(default=timezone.now)
-    told_at = models.DateTimeField(null=True, help_text="When its process was last heard of.")
+    heartbeat_at = models.DateTimeField(null=True, help_text="When its process was last heard of.")
     finished_at = models.DateTimeField(null=True)
 
     objects = LabRunQuerySet.as_manager()

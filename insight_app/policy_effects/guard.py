@@ -14,7 +14,7 @@ import numpy as np
 
 from allocation.types import Bools, Floats
 from insight_app.models import PolicyGuard
-from simulation.results.time_units import duration_words
+from simulation.results.time_units import format_duration
 
 State = PolicyGuard.State
 Figures = Mapping[str, float | None]
@@ -267,4 +267,4 @@ def amount(value: float, measure: str) -> str:
     """The value in the unit of the measure."""
     if measure == "utilization":
         return f"{100 * value:.0f} %"
-    return duration_words(3600 * value) if measure.endswith("_h") else f"{value:.3g}"
+    return format_duration(3600 * value) if measure.endswith("_h") else f"{value:.3g}"

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from insight_app.start_forecasts.showing import Interval
-from simulation.results.time_units import duration_words
+from simulation.results.time_units import format_duration
 
 BEYOND = "more than 3 days"
 NOW, NOW_S = "now", 5
@@ -12,7 +12,7 @@ LATE, LATE_S = "at any time ({} overdue)", 15
 """What should have happened so many seconds ago, by the latest quantile: after `starts`, `done` and `is expected`."""
 
 
-def interval_words(interval: Interval, now: datetime) -> str:
+def format_interval(interval: Interval, now: datetime) -> str:
     """Text of the expected time; equal quantiles are merged, and past ones are written as now."""
     if (late_s := overdue_s(interval, now)) >= LATE_S:
         return LATE.format(_duration(late_s))
@@ -43,7 +43,7 @@ def _from_now(at: datetime | None, now: datetime) -> str:
 
 def _duration(seconds: float) -> str:
     """From a minute on in whole minutes."""
-    return duration_words(round(seconds / 60) * 60 if seconds >= 60 else round(seconds))
+    return format_duration(round(seconds / 60) * 60 if seconds >= 60 else round(seconds))
 
 
 def _without_unit_of(other: str, text: str) -> str:

@@ -157,7 +157,7 @@ def _runs(frame: Frame, sight: Viewer, gpu_type: str) -> list[Run]:
 
     Two queries: with an `OR` SQLite reads the attempts of all times.
     """
-    left = Attempt.objects.ungone().order_by("-pk")
+    left = Attempt.objects.with_processes().order_by("-pk")
     ended = Attempt.objects.filter(ended_at__gte=frame.since, gone_at__isnull=False).order_by("-ended_at", "-pk")
     rows = [row for attempts in (left, ended) for row in _run_rows(attempts, gpu_type)]
     return [_run(row, sight) for row in rows]

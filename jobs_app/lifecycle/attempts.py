@@ -127,7 +127,7 @@ def stop_attempts(orders: Mapping[UUID, StopOrder]) -> None:
     of_jobs = list(live.values_list("pk", "job", "state"))
     told = {pk: job for pk, job, state in of_jobs if state in TOLD_TO_STOP}
     now = timezone.now()
-    Attempt.objects.filter(pk__in=told).update(state=State.STOPPING, stopping_at=now, stop_told_at=None)
+    Attempt.objects.filter(pk__in=told).update(state=State.STOPPING, stopping_at=now, stop_requested_at=None)
     rewrite(Attempt, ("stop_reason", "stop_note"), {pk: orders[job] for pk, job in told.items()})
     active = Job.objects.filter(pk__in=told.values(), state__in=Job.ACTIVE).values_list("pk", flat=True)
     rewrite(Job, ("state", "message"), {job: (Job.State.STOPPING, orders[job].note) for job in active})
@@ -178,7 +178,7 @@ def record_process_exit_proof(attempts: Iterable[int], *, at: datetime) -> None:
 
 def _tell(job: Job, reason: StopReason, note: str) -> bool:
     at_engine = Attempt.objects.at_engine().filter(job=job)
-    fields = {"stop_reason": reason, "stop_note": note, "stop_told_at": None}
+    fields = {"stop_reason": reason, "stop_note": note, "stop_requested_at": None}
     if at_engine.exclude(state=State.STOPPING).update(state=State.STOPPING, stopping_at=timezone.now(), **fields):
         return True
     return reason == StopReason.CANCEL and bool(at_engine.exclude(stop_reason=reason).update(**fields))

@@ -25,7 +25,7 @@ class AttemptQuerySet(models.QuerySet["Attempt"]):
         """Attempts that have been sent to an engine and have not ended."""
         return self.filter(state__in=Attempt.AT_ENGINE)
 
-    def ungone(self) -> "AttemptQuerySet":
+    def with_processes(self) -> "AttemptQuerySet":
         """Attempts that may still have processes, whether or not they have ended."""
         return self.filter(gone_at=None)
 
@@ -116,7 +116,7 @@ class Attempt(models.Model):
     launched_at = models.DateTimeField(null=True, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)
     stopping_at = models.DateTimeField(null=True, blank=True)
-    stop_told_at = models.DateTimeField(null=True, blank=True, help_text="The engine has been told to stop it.")
+    stop_requested_at = models.DateTimeField(null=True, blank=True, help_text="When the engine was asked to stop it.")
     ended_at = models.DateTimeField(null=True, blank=True)
     gone_at = models.DateTimeField(null=True, blank=True, help_text="Proven: none of its processes is left.")
 

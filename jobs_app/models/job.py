@@ -98,7 +98,7 @@ LONGEST_PAUSE = timedelta(minutes=5)
 """Between two attempts of a job."""
 
 
-def words_of_begin_time(begin_time: datetime) -> str:
+def begin_time_text(begin_time: datetime) -> str:
     """Message of a job that waits for its begin time."""
     return f"It is not started before {begin_time.astimezone(UTC):%F %H:%M:%S} UTC, its begin time."
 

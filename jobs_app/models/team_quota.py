@@ -52,7 +52,7 @@ class TeamQuota(models.Model):
         """Most GPUs that the team may use at once; None: no limit."""
         return None if self.borrowing_limit is None else self.gpus + self.borrowing_limit
 
-    def words_of_excess(self) -> str:
+    def excess_text(self) -> str:
         """Warning if the quotas on the type exceed its GPUs; empty if they do not."""
         there = Gpu.objects.present().filter(node__in=Node.objects.current(), node__gpu_type=self.gpu_type).count()
         of_type = TeamQuota.objects.filter(gpu_type=self.gpu_type, team__retired_at=None)

@@ -9,7 +9,7 @@ from uuid_utils.compat import uuid7
 from database.bulk_insert import insert_many
 from jobs_app.code.storage import note_use
 from jobs_app.models import Job, JobArray, JobDependency, JobEvent, JobTag, Reason
-from jobs_app.models.job import words_of_begin_time
+from jobs_app.models.job import begin_time_text
 from jobs_app.submission.admission import Admitted, note_of_weight
 from jobs_app.submission.arrays import array_text
 from jobs_app.submission.conversion import spec_of
@@ -65,7 +65,7 @@ def _row(asked: Admitted) -> Row:
 def _why_it_waits(asked: Admitted) -> tuple[Reason, str]:
     begin_time = asked.columns.get("begin_time")
     if begin_time and not asked.needs:
-        return Reason.BEGIN_TIME, words_of_begin_time(begin_time)
+        return Reason.BEGIN_TIME, begin_time_text(begin_time)
     if asked.waits and not asked.needs:
         return asked.waits
     reason = Reason.DEPENDENCY if asked.needs else Reason.NEXT_ROUND

@@ -45,7 +45,7 @@ class StoredAttempt(NamedTuple):
     job_id: UUID
     state: str
     started_at: datetime | None
-    stop_told_at: datetime | None
+    stop_requested_at: datetime | None
     reports: int
     invalid_lines: int
     site_job: str
@@ -90,8 +90,8 @@ def hear_attempts(fence: Fence, engine_names: Collection[str], engine: RunsAttem
 
 
 def _known(engine_names: Collection[str], aside: Collection[str]) -> dict[int, StoredAttempt]:
-    ungone = Attempt.objects.ungone().filter(engine__in=engine_names).exclude(state=State.CLAIMED)
-    of_these = ungone.exclude(pk__in=[int(key) for key in aside]) if aside else ungone
+    with_processes = Attempt.objects.with_processes().filter(engine__in=engine_names).exclude(state=State.CLAIMED)
+    of_these = with_processes.exclude(pk__in=[int(key) for key in aside]) if aside else with_processes
     rows = of_these.annotate(lacks_devices=Q(devices={})).order_by().values_list(*StoredAttempt._fields)
     return {row[0]: StoredAttempt._make(row) for row in rows}
 
@@ -238,7 +238,7 @@ def _has_ended(known: StoredAttempt, report: AttemptReport, state_now: str) -> b
         return False
     if report.phase is not Phase.UNKNOWN:
         return True
-    if known.state == State.STOPPING and known.stop_told_at is None:
+    if known.state == State.STOPPING and known.stop_requested_at is None:
         return False  # a launch in flight could still start it until the engine has the stop command
     return known.state == state_now != State.LAUNCHING
 

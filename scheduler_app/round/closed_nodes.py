@@ -181,10 +181,10 @@ def reason_of(why: KeptOff, now: datetime) -> ReasonText:
         return reason_text(code, f"Nodes that could run it are in a window: {window.words}.", **numbers)
     if isfinite(window.gap_s):
         numbers["longest_gap_s"] = window.gap_s
-    return reason_text(code, _words_of(why), **numbers)
+    return reason_text(code, _kept_off_text(why), **numbers)
 
 
-def _words_of(why: KeptOff) -> str:
+def _kept_off_text(why: KeptOff) -> str:
     """Why a job does not start before a future window, and what would let it start."""
     words, gap = why.window.words, f"{why.window.gap_s / 3600:.3g} h"
     near = f"A window of nodes that could run it is near: {words}."

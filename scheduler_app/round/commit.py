@@ -287,7 +287,7 @@ def _start(
         for gpu in start.gpus
     ]
     insert_many(GpuClaim, claims)
-    _mark_starting(rows, _words_of_holders(snapshot, chosen))
+    _mark_starting(rows, _holders_text(snapshot, chosen))
 
 
 def _lower(due: Mapping[int, CpuMemory]) -> None:
@@ -296,22 +296,20 @@ def _lower(due: Mapping[int, CpuMemory]) -> None:
     rewrite(Attempt, (*CpuMemory._fields, "lower_due"), {pk: (*due[pk], True) for pk in live})
 
 
-def _words_of_holders(snapshot: Snapshot, starts: Sequence[Start]) -> dict[UUID, str]:
+def _holders_text(snapshot: Snapshot, starts: Sequence[Start]) -> dict[UUID, str]:
     """For each job that starts once others have left its GPUs, which jobs these are."""
     held = GpuClaim.objects.holding().filter(gpu__in=[gpu for start in starts for gpu in start.gpus])
     holder = {gpu: str(job) for gpu, job in held.values_list("gpu", "attempt__job")}
     names = names_of(set(holder.values())) if holder else {}
     holders = {start.row: dict.fromkeys(holder[gpu] for gpu in start.gpus if gpu in holder) for start in starts}
     return {
-        UUID(snapshot.jobs[row]): _words_of_release(
-            names[job].shown_to(int(snapshot.problem.team[row])) for job in jobs
-        )
+        UUID(snapshot.jobs[row]): _release_text(names[job].shown_to(int(snapshot.problem.team[row])) for job in jobs)
         for row, jobs in holders.items()
         if jobs
     }
 
 
-def _words_of_release(leaving: Iterable[str]) -> str:
+def _release_text(leaving: Iterable[str]) -> str:
     named = list(dict.fromkeys(leaving))
     more = f" and {len(named) - MOST_NAMED} more" * (len(named) > MOST_NAMED)
     return f"waiting for {', '.join(named[:MOST_NAMED])}{more} to release its GPUs"[:500]
@@ -361,14 +359,14 @@ def _mark_starting(attempts: Sequence[Mapping[str, Any]], waiting: Mapping[UUID,
             "job_id": attempt["job_id"],
             "kind": JobEvent.Kind.PLACED,
             "attempt": attempt["number"],
-            "message": _words_of_placement(attempt)[:500],
+            "message": _placement_text(attempt)[:500],
         }
         for attempt in attempts
     ]
     insert_many(JobEvent, placed)
 
 
-def _words_of_placement(attempt: Mapping[str, Any]) -> str:
+def _placement_text(attempt: Mapping[str, Any]) -> str:
     gpus = f"{attempt['gpu_count']} GPU{'' if attempt['gpu_count'] == 1 else 's'}"
     aim = ", to measure its rate there" if attempt["measures"] else ""
     return f"{gpus} on {', '.join(attempt['nodes'])}, by round {attempt['round_number']}{aim}"

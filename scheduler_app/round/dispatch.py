@@ -109,7 +109,7 @@ def promote_waiting_claims(now: datetime) -> None:
 
 
 def _send_stops(fence: Fence, running: dict[str, Engine], now: datetime) -> None:
-    stops = Attempt.objects.filter(state=State.STOPPING, stop_told_at=None).exclude(engine__in=_silent_engines())
+    stops = Attempt.objects.filter(state=State.STOPPING, stop_requested_at=None).exclude(engine__in=_silent_engines())
     rows = stops.order_by("pk").values_list("pk", "engine", "stop_reason", "job__grace_s")
     for batch in _batches(list(rows)):
         fence.check()
@@ -119,7 +119,7 @@ def _send_stops(fence: Fence, running: dict[str, Engine], now: datetime) -> None
                 told[reason].append(attempt)
         with fence.transaction():
             for reason, attempts in told.items():  # a changed reason is sent again
-                Attempt.objects.filter(pk__in=attempts, stop_reason=reason).update(stop_told_at=now)
+                Attempt.objects.filter(pk__in=attempts, stop_reason=reason).update(stop_requested_at=now)
 
 
 def _silent_engines() -> list[str]:

@@ -16,7 +16,7 @@ from allocation.rounds.pending_reasons import PendingReason, ReasonCode, explain
 from cluster_app.feasibility import NodeShape, Request, why_never
 from cluster_app.storage import TRIED_AGAIN_AFTER
 from jobs_app.models import Job
-from jobs_app.models.job import words_of_begin_time
+from jobs_app.models.job import begin_time_text
 from scheduler_app.models import SetAside
 from scheduler_app.round.inputs import JobRow
 from scheduler_app.round.snapshot import LeftOut, Snapshot
@@ -100,7 +100,7 @@ def reason_texts_of_left_out(
 def reason_texts_of_begin_times(begin_times: Mapping[Any, datetime]) -> dict[str, list[ReasonText]]:
     """Reason texts, by job id, of the queued jobs that wait for their begin time."""
     return {
-        str(job): [reason_text(ReasonCode.BEGIN_TIME, words_of_begin_time(at), begin_time=at.isoformat())]
+        str(job): [reason_text(ReasonCode.BEGIN_TIME, begin_time_text(at), begin_time=at.isoformat())]
         for job, at in begin_times.items()
     }
 
@@ -127,13 +127,13 @@ def _merge_short_types(reasons: list[ReasonText]) -> list[ReasonText]:
     if len(short) < 2:
         return reasons
     merged = short[0] | {
-        "detail": _words_of_short_types([one["numbers"] for one in short]),
+        "detail": _short_types_text([one["numbers"] for one in short]),
         "numbers": short[0]["numbers"] | {"others": [one["numbers"] for one in short[1:]]},
     }
     return [merged if one is short[0] else one for one in reasons if one is short[0] or one not in short]
 
 
-def _words_of_short_types(short: Sequence[Mapping[str, Any]]) -> str:
+def _short_types_text(short: Sequence[Mapping[str, Any]]) -> str:
     named, more = short[:MOST_NAMED], " or others" * (len(short) > MOST_NAMED)
     needed = " or ".join(map(_amount, named))
     left = ", ".join(f"{one['left']} {one['gpu_type'].upper()}" for one in named)

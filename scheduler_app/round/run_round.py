@@ -49,7 +49,7 @@ from scheduler_app.round.reason_texts import (
     reasons_of,
     rivals_named,
 )
-from scheduler_app.round.set_aside import OF_NO_ITEM, Kind, isolate, set_aside, set_aside_at, words_of
+from scheduler_app.round.set_aside import OF_NO_ITEM, Kind, error_text, isolate, set_aside, set_aside_at
 from scheduler_app.round.snapshot import LeftOut, Snapshot, build_snapshot
 
 log = logging.getLogger(__name__)
@@ -171,7 +171,7 @@ def _warning_on(record: Round) -> Iterator[None]:
         yield
     except Exception as error:
         log.exception("the round is committed, but what follows it failed")
-        record.message = f"{AFTER_COMMIT}{words_of(error)}"[:500]
+        record.message = f"{AFTER_COMMIT}{error_text(error)}"[:500]
         with suppress(DatabaseError):
             record.save(update_fields=["message"])
 

@@ -50,8 +50,8 @@ def set_aside(kind: Kind, found: Mapping[str, Exception], now: datetime) -> None
         SetAside.objects.update_or_create(
             kind=kind,
             key=key,
-            defaults={"error": words_of(error), "times": times, "retry_at": now + pause_after(times)},
-            create_defaults={"error": words_of(error), "since": now, "retry_at": now + pause_after(1)},
+            defaults={"error": error_text(error), "times": times, "retry_at": now + pause_after(times)},
+            create_defaults={"error": error_text(error), "since": now, "retry_at": now + pause_after(1)},
         )
 
 
@@ -70,5 +70,5 @@ def forget_recovered(now: datetime) -> None:
     SetAside.objects.filter(retry_at__lt=now - LONGEST_PAUSE).delete()
 
 
-def words_of(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"[:500]

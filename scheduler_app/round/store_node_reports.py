@@ -25,7 +25,7 @@ from connections_app.engine_registry import registered_engines
 from engines.protocol import Engine, EngineError, NodeReport
 from scheduler_app.round.attempt_reports import hear_attempts
 from scheduler_app.round.lease import Fence
-from scheduler_app.round.set_aside import OF_NO_ITEM, Kind, isolate, set_aside, set_aside_at, words_of
+from scheduler_app.round.set_aside import OF_NO_ITEM, Kind, error_text, isolate, set_aside, set_aside_at
 
 log = logging.getLogger(__name__)
 BACKOFF, LONGEST_BACKOFF = 5, timedelta(seconds=60)
@@ -100,7 +100,7 @@ def _note_fault(row: EngineRow, error: Exception, now: datetime, *, took_s: floa
         log.error("the engine %s could not be heard", row.name, exc_info=error)
     elif str(error)[:500] != row.fault:
         log.warning("the engine %s does not answer: %s", row.name, error)
-    fault = str(error) if isinstance(error, EngineError) else words_of(error)
+    fault = str(error) if isinstance(error, EngineError) else error_text(error)
     backoff = min(BACKOFF * timedelta(seconds=took_s), LONGEST_BACKOFF)
     record_fault(row, fault, now=now, retry_at=now + backoff)
 

@@ -30,7 +30,7 @@ def unit_of(hours: Iterable[float | int | None]) -> TimeUnit:
     return next((unit for unit in (HOURS, MINUTES) if longest * unit.per_hour >= 1), SECONDS)
 
 
-def duration_words(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Duration in its two largest units, e.g. 3 min 12 s."""
     if seconds < 1:
         return f"{seconds:.1f} s" if seconds >= LEAST_SHOWN_S else "0 s"

@@ -97,7 +97,7 @@ def cluster_of(nodes: Iterable[GpuNode]) -> Cluster:
     return Cluster(tuple(by_type), tuple(tuple(sorted(gpus, reverse=True)) for gpus in by_type.values()))
 
 
-def words_of(cluster: Cluster) -> str:
+def cluster_spec(cluster: Cluster) -> str:
     """As the option --cluster has it: `a100=4x8,v100=2x4`."""
     parts = []
     for kind, nodes in zip(cluster.gpu_types, cluster.node_gpus, strict=True):

@@ -7,7 +7,7 @@ from string import Template
 
 from allocation.policies import KEEP_RUNNING
 from simulation.shadow.accounting import LeftOut
-from simulation.shadow.nodes import words_of
+from simulation.shadow.nodes import cluster_spec
 from simulation.shadow.study import RESTART_S, ROUND_S, Study, Waits, left_out_lines
 
 PAGE = Path(__file__).with_name("page.html")
@@ -37,7 +37,7 @@ def _head(study: Study, command: str) -> str:
     gpus = int(study.cluster.capacity.sum())
     return (
         f"<h1>{len(jobs):,} jobs of Slurm under other policies</h1>"
-        f"<p>{days:.1f} days of accounting on {gpus:,} GPUs (<code>{escape(words_of(study.cluster))}</code>), "
+        f"<p>{days:.1f} days of accounting on {gpus:,} GPUs (<code>{escape(cluster_spec(study.cluster))}</code>), "
         f"{len({job.team for job in jobs}):,} accounts, {len({job.user for job in jobs}):,} users.</p>"
         f"<p><small>Made by <code>{escape(command)}</code>.</small></p>"
     )

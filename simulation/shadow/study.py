@@ -22,7 +22,7 @@ from simulation.cluster import Cluster
 from simulation.results.comparison import JobColumns, RunResult, RunSpec
 from simulation.scenario.scenario import Scenario
 from simulation.shadow.accounting import Accounting, SlurmJob, in_the_window
-from simulation.shadow.nodes import words_of
+from simulation.shadow.nodes import cluster_spec
 from simulation.traces.motley_csv import write_motley_csv
 from simulation.traces.trace import GangSpread, KnownRate, Program, TraceJob
 
@@ -71,7 +71,7 @@ class Study:
 
 
 def scenario_of(cluster: Cluster) -> Scenario:
-    return Scenario(format_name="csv", cluster=words_of(cluster), round_s=ROUND_S, restart_s=RESTART_S)
+    return Scenario(format_name="csv", cluster=cluster_spec(cluster), round_s=ROUND_S, restart_s=RESTART_S)
 
 
 def too_large(jobs: Iterable[SlurmJob], cluster: Cluster) -> list[SlurmJob]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 
-LOOK_S = 0.1
+POLL_S = 0.1
 
 
 class Pauses(threading.Thread):
@@ -22,7 +22,7 @@ class Pauses(threading.Thread):
         return pid in self._until
 
     def run(self) -> None:
-        while not self._done.wait(LOOK_S):
+        while not self._done.wait(POLL_S):
             self.go_on(time.monotonic())
 
     def add(self, stopped: Iterable[int], *, seconds: float) -> None:

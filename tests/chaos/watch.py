@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tests.chaos.ledger import MARK
 from tests.deployment import others, told
 
-LOOK_S = 0.2
+POLL_S = 0.2
 STILL_THERE_S = 0.5
 """A process that was sent SIGKILL is seen for a moment: only what is alive after this time is taken for a violation."""
 
@@ -37,7 +37,7 @@ class Watch(threading.Thread):
         self._done = threading.Event()
 
     def run(self) -> None:
-        while not self._done.wait(LOOK_S):
+        while not self._done.wait(POLL_S):
             if together := self._together():
                 time.sleep(STILL_THERE_S)
                 for violation in sorted(together & self._together()):

@@ -66,7 +66,7 @@ def agent(lab: Lab, settings: Settings, tmp_path: Path) -> Agent:
         digest="2",
         node_report=encode(replace(DESK, name="desk")),
         told=1,
-        told_at=lab.now,
+        heard_at=lab.now,
     )
 
 
@@ -141,19 +141,19 @@ def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("new_process")
 def test_a_message_of_long_ago_is_no_news_to_a_new_process(agent: Agent, lab: Lab) -> None:
-    Agent.objects.filter(pk=agent.pk).update(told_at=lab.now - timedelta(days=7))
+    Agent.objects.filter(pk=agent.pk).update(heard_at=lab.now - timedelta(days=7))
     assert AgentEngine("desk").nodes()[0].state == NodeState.SILENT
-    Agent.objects.filter(pk=agent.pk).update(told=2, told_at=lab.now)
+    Agent.objects.filter(pk=agent.pk).update(told=2, heard_at=lab.now)
     assert AgentEngine("desk").nodes()[0].state == NodeState.OK
 
 
 @pytest.mark.usefixtures("new_process")
 def test_readings_of_long_ago_are_not_those_of_now_to_a_new_process(agent: Agent, lab: Lab) -> None:
     seat, reading = WatchedGpu(7, "desk", 0), GpuReading(0, utilization=50.0)
-    old = {"gpu_readings": [encode(reading)], "gpus_read": 1, "told_at": lab.now - timedelta(days=7)}
+    old = {"gpu_readings": [encode(reading)], "gpus_read": 1, "heard_at": lab.now - timedelta(days=7)}
     Agent.objects.filter(pk=agent.pk).update(**old)
     assert AgentEngine("desk").read_gpus([seat]) == []
-    Agent.objects.filter(pk=agent.pk).update(gpus_read=2, told_at=lab.now)
+    Agent.objects.filter(pk=agent.pk).update(gpus_read=2, heard_at=lab.now)
     assert [one.gpu for one in AgentEngine("desk").read_gpus([seat])] == [7]
 
 

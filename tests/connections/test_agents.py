@@ -166,7 +166,7 @@ def test_a_machine_that_takes_the_place_of_another_inherits_no_attempt(desk: Pla
     _, text = issue_join_token("desk", trusted=True, actor=None, now=lab.now)
     new = encode(replace(JOINING, token="agent_new"))
     assert desk.post("join", new, text) == 409
-    Agent.objects.update(told_at=timezone.now() - timedelta(seconds=settings.MOTLEY_AGENT_LEASE_S + 1))
+    Agent.objects.update(heard_at=timezone.now() - timedelta(seconds=settings.MOTLEY_AGENT_LEASE_S + 1))
     assert desk.post("join", new, text) == 200
     desk.token, desk.mark = "agent_new", ""
     again = desk.given().launches

@@ -25,7 +25,7 @@ PATIENCE_S = 60
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in (("LOOK_S", 0.02), ("CHECK_EVERY_S", 0.1), ("END_WITHIN_S", 0.2)):
+    for name, seconds in (("POLL_S", 0.02), ("CHECK_EVERY_S", 0.1), ("END_WITHIN_S", 0.2)):
         monkeypatch.setattr(relay, name, seconds)
 
 

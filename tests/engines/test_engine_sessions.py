@@ -173,21 +173,21 @@ def test_a_session_from_another_container_ends_with_the_attempt(lab: Lab) -> Non
         assert one.process.wait() is not None
     until(lambda: not lab.left_over())
     assert lab.report(attempt).proven_gone
-    assert not lab.folder(attempt).session_door.exists()
+    assert not lab.folder(attempt).session_socket.exists()
 
 
 @pytest.mark.local_only
 def test_no_other_account_opens_the_door_of_an_attempt(lab: Lab) -> None:
     """A job of another account, say, would enter the jobs of others as the service does."""
     attempt = running(lab)
-    assert lab.folder(attempt).session_door.stat().st_mode & 0o777 == 0o600
+    assert lab.folder(attempt).session_socket.stat().st_mode & 0o777 == 0o600
     end(lab, attempt)
 
 
 @pytest.mark.local_only
 def test_an_attempt_without_a_door_refuses_sessions_from_another_container_with_the_reason(lab: Lab) -> None:
     attempt = running(lab)
-    lab.folder(attempt).session_door.unlink()
+    lab.folder(attempt).session_socket.unlink()
     with session_from_elsewhere(lab, attempt, {"argv": ["true"], "terminal": None}) as one:
         assert b"EngineError: The job runs where this web server sees no processes" in one.process.communicate()[1]
     end(lab, attempt)

@@ -11,7 +11,7 @@ import pytest
 
 from engines.local.engine import LocalEngine
 from engines.protocol import NodeLaunch, Phase, SiteReason, StopReason
-from engines.site_command import SiteCommand, fault_of, words_of
+from engines.site_command import SiteCommand, fault_of, split_command
 from engines.supervision.gpu_hooks import GpuHooks
 from engines.supervision.isolation import Isolation
 from tests.engines.engine_lab import Lab, until
@@ -116,7 +116,12 @@ def test_emulated_gpus_have_no_hooks(place: Path, lab_with: Callable[..., HookLa
 
 
 def test_a_value_is_one_word_whatever_is_in_it() -> None:
-    assert words_of("check --gpu {gpu} 'a b'", gpu="x; rm -rf $HOME") == ["check", "--gpu", "x; rm -rf $HOME", "a b"]
+    assert split_command("check --gpu {gpu} 'a b'", gpu="x; rm -rf $HOME") == [
+        "check",
+        "--gpu",
+        "x; rm -rf $HOME",
+        "a b",
+    ]
 
 
 class Unkillable(subprocess.Popen[bytes]):

@@ -95,7 +95,7 @@ class PlayedSlurm:
 def test_slurm_is_asked_once_and_for_nothing_that_is_so_already(
     next_step: Callable[[SlurmNode, str], Step], states: tuple[str, ...], asked: list[str], monkeypatch
 ) -> None:
-    monkeypatch.setattr("engines.slurm.power.LOOK_S", 0)
+    monkeypatch.setattr("engines.slurm.power.POLL_S", 0)
     slurm = PlayedSlurm(*states)
     follow(slurm, "n1", next_step, MARK)
     assert (slurm.asked, slurm.states) == (asked, [])

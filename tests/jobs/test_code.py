@@ -46,7 +46,7 @@ def archive(files: dict[str, str], **member: object) -> bytes:
 CODE = archive({"train.sh": "echo trained"})
 
 
-def words_of(value: bytes | str) -> str:
+def text_of_value(value: bytes | str) -> str:
     """Part of the name of a test: the bytes of an archive have its time in them."""
     return value[:80] if isinstance(value, str) else "body"
 
@@ -90,7 +90,7 @@ def test_the_source_of_an_archive_is_read_from_it(ada: APIClient) -> None:
         (archive({"fifo": ""}, type=tarfile.FIFOTYPE), "neither a file"),
         (archive({"hard": ""}, type=tarfile.LNKTYPE, linkname="/etc/shadow"), "neither a file"),
     ],
-    ids=words_of,
+    ids=text_of_value,
 )
 def test_a_body_that_cannot_be_unpacked_safely_is_refused(ada: APIClient, body: bytes, words: str) -> None:
     answer = put(ada, body)
@@ -200,7 +200,7 @@ def test_a_small_body_with_large_headers_takes_little_memory(ada: APIClient, kin
         (header("a", tarfile.REGTYPE, 0, {"GNU.sparse.major": "1", "GNU.sparse.minor": "0"}), "not_an_archive"),
         (header("a", tarfile.REGTYPE, 0, {"GNU.sparse.realsize": "7"}), "unsafe"),
     ],
-    ids=words_of,
+    ids=text_of_value,
 )
 def test_headers_that_contradict_each_other_are_refused(ada: APIClient, body: bytes, code: str) -> None:
     answer = put(ada, gzip.compress(body))
@@ -250,7 +250,7 @@ def members(*names: str) -> bytes:
         (members(""), "has the name ''"),
         (members("."), "has the name '.'"),
     ],
-    ids=words_of,
+    ids=text_of_value,
 )
 def test_names_that_one_folder_cannot_hold_are_refused(ada: APIClient, body: bytes, words: str) -> None:
     answer = put(ada, body)
@@ -258,7 +258,7 @@ def test_names_that_one_folder_cannot_hold_are_refused(ada: APIClient, body: byt
     assert words in answer.json()["errors"][0]["detail"]
 
 
-@pytest.mark.parametrize("source", ["[" * 100_000, "{", "7", '{"commit": 7}'], ids=words_of)
+@pytest.mark.parametrize("source", ["[" * 100_000, "{", "7", '{"commit": 7}'], ids=text_of_value)
 def test_a_source_that_cannot_be_read_is_none(ada: APIClient, source: str) -> None:
     found = put(ada, archive({".motley/source.json": source})).json()
     assert (found["commit"], found["branch"], found["diff"]) == ("", "", "")

@@ -20,13 +20,13 @@ def member(db) -> User:
 
 
 @pytest.fixture
-def last_look(tmp_path: Path, settings) -> Path:
-    settings.MOTLEY_LAST_LOOK = tmp_path / "last_look"
-    return settings.MOTLEY_LAST_LOOK
+def last_page_view(tmp_path: Path, settings) -> Path:
+    settings.MOTLEY_LAST_PAGE_VIEW = tmp_path / "last_page_view"
+    return settings.MOTLEY_LAST_PAGE_VIEW
 
 
-@modify_settings(MIDDLEWARE={"append": "config.middleware.note_looks"})
-def test_somebody_looks_while_pages_are_loaded(client: Client, member: User, last_look: Path, plain_static):
+@modify_settings(MIDDLEWARE={"append": "config.middleware.note_page_views"})
+def test_somebody_looks_while_pages_are_loaded(client: Client, member: User, last_page_view: Path, plain_static):
     client.get("/")
     client.get("/api/v1/jobs")
     assert not somebody_looks(), "nobody has logged in"
@@ -36,12 +36,12 @@ def test_somebody_looks_while_pages_are_loaded(client: Client, member: User, las
     assert somebody_looks()
 
     long_ago = time.time() - 2 * LOOKING_S
-    os.utime(last_look, (long_ago, long_ago))
+    os.utime(last_page_view, (long_ago, long_ago))
     assert not somebody_looks()
 
 
 def test_pages_are_noted_only_in_the_demo():
-    assert "config.middleware.note_looks" not in settings.MIDDLEWARE
+    assert "config.middleware.note_page_views" not in settings.MIDDLEWARE
 
 
 def test_sample_jobs_go_on_after_the_first_but_never_pile_up(member: User):

@@ -22,7 +22,7 @@ def machine(name: str, team: Team | None, **columns: object) -> Agent:
     add_node(name, kind, gpus=2, cpus=8, memory_mib=1024)
     Node.objects.filter(name=name).update(engine=engine, lent_from="20:00", lent_until="08:00")
     now = timezone.now()
-    facts = {"digest": name, "join_digest": name, "join_expires_at": now, "told_at": now, "joined_at": now}
+    facts = {"digest": name, "join_digest": name, "join_expires_at": now, "heard_at": now, "joined_at": now}
     return Agent.objects.create(name=name, engine=engine, team=team, **facts | columns)
 
 
@@ -75,8 +75,8 @@ def test_the_page_costs_as_many_queries_however_many_machines_have_joined(
     ("columns", "state"),
     [
         ({}, "connected"),
-        ({"told_at": timezone.now() - timedelta(minutes=2)}, "silent"),
-        ({"told_at": None}, "silent"),
+        ({"heard_at": timezone.now() - timedelta(minutes=2)}, "silent"),
+        ({"heard_at": None}, "silent"),
         ({"left_at": timezone.now()}, "left"),
         ({"revoked_at": timezone.now(), "left_at": timezone.now()}, "revoked"),
     ],

@@ -360,7 +360,7 @@ def then(client: Client, at: datetime, **query: str) -> str:
     return client.get(reverse("cluster-then"), {"at": int(at.timestamp()), **query}).content.decode()
 
 
-def words_of(html: str) -> list[str]:
+def texts_of(html: str) -> list[str]:
     """What each node did."""
     return re.findall(r'class="dense-node"[^>]*aria-label="([^"]*)"', html)
 
@@ -369,8 +369,8 @@ def test_the_cluster_as_of_then_shows_who_held_which_gpus(standing, ran, web, me
     attempt = ran("train", gpus=2, hours=3, ended=1)
     node, client = attempt.nodes[0], web(member)
     during, after = then(client, now - 2 * HOUR), then(client, now - HOUR / 2)
-    assert f"{node}: 2 train (vision), 2 idle" in words_of(during)
-    assert f"{node}: 4 idle" in words_of(after)
+    assert f"{node}: 2 train (vision), 2 idle" in texts_of(during)
+    assert f"{node}: 4 idle" in texts_of(after)
     assert f'<a href="{reverse("job", args=[attempt.job_id])}">train</a>' in during
     assert "2 of 8 busy" in during
 
@@ -378,7 +378,7 @@ def test_the_cluster_as_of_then_shows_who_held_which_gpus(standing, ran, web, me
 def test_the_cluster_as_of_then_names_no_job_of_another_team(standing, ran, web, stranger, now):
     attempt = ran("train", gpus=2, hours=3, ended=1)
     html = then(web(stranger), now - 2 * HOUR)
-    assert f"{attempt.nodes[0]}: 2 another team, 2 idle" in words_of(html)
+    assert f"{attempt.nodes[0]}: 2 another team, 2 idle" in texts_of(html)
     assert "train" not in html
 
 
@@ -386,9 +386,9 @@ def test_the_cluster_as_of_then_knows_outages_and_nodes_that_came_later(standing
     node = Node.objects.get(name=ran(hours=3, ended=1).nodes[0])
     NodeInterval.objects.create(node=node, up=False, started_at=now - HOUR, ended_at=now - HOUR / 4, end="changed")
     client = web(member)
-    assert f"{node}: 4 unhealthy" in words_of(then(client, now - HOUR / 2))
-    assert f"{node}: 4 idle" in words_of(then(client, now - HOUR / 8))
-    assert words_of(then(client, now - 5 * HOUR)) == []
+    assert f"{node}: 4 unhealthy" in texts_of(then(client, now - HOUR / 2))
+    assert f"{node}: 4 idle" in texts_of(then(client, now - HOUR / 8))
+    assert texts_of(then(client, now - 5 * HOUR)) == []
 
 
 def test_the_cluster_as_of_then_has_a_node_that_was_drained_and_retired_since(standing, ran, web, member, now):
@@ -397,7 +397,7 @@ def test_the_cluster_as_of_then_has_a_node_that_was_drained_and_retired_since(st
     retire_node(node, reason="sold", actor=None)
     NodeEvent.objects.filter(node=node, kind="retired").update(at=now - HOUR / 2)
     client = web(member)
-    found = [words_of(then(client, now - hours * HOUR)) for hours in (2.5, 1.5, 0.75, 0.25)]
+    found = [texts_of(then(client, now - hours * HOUR)) for hours in (2.5, 1.5, 0.75, 0.25)]
     assert [next((words for words in shown if str(node) in words), None) for shown in found] == [
         f"{node}: 2 train (vision), 2 idle",
         f"{node}: 4 idle",

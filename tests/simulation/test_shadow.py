@@ -8,7 +8,7 @@ import pytest
 
 from simulation.__main__ import main
 from simulation.shadow.accounting import FORMAT, InvalidAccounting, LeftOut, in_the_window, read_accounting
-from simulation.shadow.nodes import GpuNode, cluster_of, nodes_of_jobs, read_nodes, words_of
+from simulation.shadow.nodes import GpuNode, cluster_of, cluster_spec, nodes_of_jobs, read_nodes
 from simulation.shadow.study import _told_lengths  # the rule that no figure of the page shows alone
 
 COLUMNS = FORMAT.replace(",", "|")
@@ -131,7 +131,7 @@ def test_nodes_are_read_as_scontrol_and_sinfo_write_them():
     assert read_nodes(SCONTROL, {}) == [GpuNode("n1", "a100", 8), GpuNode("n2", "v100", 4)]
     sinfo = "n1 gpu:a100:8(S:0-1)\nn1 gpu:a100:8(S:0-1)\nn2 gpu:2\nn3 (null)\n"
     assert read_nodes(sinfo, {}) == [GpuNode("n1", "a100", 8), GpuNode("n2", "gpu", 2)]
-    assert words_of(cluster_of(read_nodes(SCONTROL, {}))) == "a100=1x8,v100=1x4"
+    assert cluster_spec(cluster_of(read_nodes(SCONTROL, {}))) == "a100=1x8,v100=1x4"
     for text in ("", "n1 (null)\n"):
         with pytest.raises(InvalidAccounting, match="scontrol show node"):
             read_nodes(text, {})

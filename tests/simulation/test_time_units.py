@@ -4,7 +4,7 @@ import pytest
 
 from simulation.results.charts import averages_figure, jct_figure, lines_of
 from simulation.results.summary import COLUMNS, SeedStatistics
-from simulation.results.time_units import duration_words, unit_of
+from simulation.results.time_units import format_duration, unit_of
 
 JCT = next(column for column in COLUMNS if column.figure == "avg_jct_h")
 SHORT_H = (98.4 / 3600, None, 49.2 / 3600)
@@ -43,4 +43,4 @@ def test_charts_of_short_times_are_drawn_in_their_unit() -> None:
 
 @pytest.mark.parametrize(("seconds", "words"), [(0, "0 s"), (0.4, "0.4 s"), (98.4, "1 min 38 s"), (90_000, "1 d 1 h")])
 def test_durations_are_told_in_their_two_largest_units(seconds: float, words: str) -> None:
-    assert duration_words(seconds) == words
+    assert format_duration(seconds) == words

@@ -52,7 +52,7 @@ class AgentAnswer(serializers.ModelSerializer[Agent]):
     state = serializers.SerializerMethodField(
         help_text="`invited` and `expired` before it has joined; `connected`, `silent`, `left`, `revoked`."
     )
-    heard_at = serializers.DateTimeField(source="told_at", allow_null=True, read_only=True)
+    heard_at = serializers.DateTimeField(allow_null=True, read_only=True)
 
     class Meta:
         model = Agent

@@ -27,7 +27,7 @@ JUMPS = {"1 h earlier": -3600, "10 min earlier": -600, "10 min later": 600, "1 h
 
 @login_required
 @require_safe
-def cluster_then(request: SignedInRequest) -> HttpResponse:
+def cluster_at_time(request: SignedInRequest) -> HttpResponse:
     """The cluster at `at`, in seconds since 1970: by default in the middle of the window."""
     now = timezone.now()
     window, by = request.GET.get("window", DEFAULT), request.GET.get("colour", USUAL_COLOUR)
@@ -53,7 +53,7 @@ def cluster_then(request: SignedInRequest) -> HttpResponse:
         "colours": colours_of(nodes, by),
         "colour_choices": CHOICES,
     }
-    return render(request, "pages/cluster_then.html", context)
+    return render(request, "pages/cluster_at_time.html", context)
 
 
 def _moment(text: str, earliest: datetime, now: datetime) -> datetime:

@@ -7,7 +7,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from insight_app.explain.cost_and_time import CostAndTime, CostOption, CostUnit
-from simulation.results.time_units import TimeUnit, duration_words, unit_of
+from simulation.results.time_units import TimeUnit, format_duration, unit_of
 from web.pages.charts import Figure
 
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "star")
@@ -69,7 +69,7 @@ def _places(options: Sequence[CostOption], unit: TimeUnit) -> dict[str, list[flo
 def _words(option: CostOption, unit: CostUnit, currency: str) -> str:
     """Hover text of a point."""
     cost = f"{option.cost:.3g} {currency if unit is CostUnit.PRICE else 'GPU-hours'}".strip()
-    return f"{option.gpus} {escape(option.gpu_type.upper())}<br>{duration_words(option.run_seconds)}<br>{escape(cost)}"
+    return f"{option.gpus} {escape(option.gpu_type.upper())}<br>{format_duration(option.run_seconds)}<br>{escape(cost)}"
 
 
 def _layout(cost: CostUnit, unit: TimeUnit, currency: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from simulation.results.charts import averages_figure, jct_figure, rho_figure, utilization_figure
 from simulation.results.summary import Column
-from simulation.results.time_units import duration_words
+from simulation.results.time_units import format_duration
 from web.pages.charts import OKABE_ITO, Figure, line_of
 
 MOST_BARS = 40
@@ -71,7 +71,7 @@ def curve_charts(named: Mapping[str, Mapping[str, Any]], quantiles: Sequence[int
     busy = {name: [_over_time(one)] for name, one in named.items()}
     of_jct, of_rho = ({name: one[kind] for name, one in named.items()} for kind in ("jct_h", "rho"))
     heads = ["Jobs, %", *named]
-    of_times = {name: [duration_words(3600 * value) for value in values] for name, values in of_jct.items()}
+    of_times = {name: [format_duration(3600 * value) for value in values] for name, values in of_jct.items()}
     of_ratios = {name: [f"{value:.3g}" for value in values] for name, values in of_rho.items()}
     return [
         Chart(
@@ -120,7 +120,7 @@ def _over_time(curves: Mapping[str, Any]) -> tuple[list[float], list[float]]:
 def _intervals(named: Mapping[str, Mapping[str, Any]]) -> list[list[Any]]:
     """Busy part in each interval of a policy's own simulated time."""
     columns = [
-        [f"{duration_words(3600 * x)}: {y:.0%}" for x, y in zip(*_over_time(one), strict=True)]
+        [f"{format_duration(3600 * x)}: {y:.0%}" for x, y in zip(*_over_time(one), strict=True)]
         for one in named.values()
     ]
     return [[place, *row] for place, row in enumerate(zip(*columns, strict=True), 1)]

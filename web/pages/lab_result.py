@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from insight_app.lab.results import COMPARED
 from simulation.results.summary import COLUMNS, Column, Number
-from simulation.results.time_units import HOURS, duration_words
+from simulation.results.time_units import HOURS, format_duration
 from web.pages.lab_charts import Chart, curve_charts, figure_charts, group_chart
 
 SHOWN = (
@@ -110,7 +110,7 @@ def _heading(column: Column) -> str:
 
 
 def _words(column: Column, value: Number) -> str:
-    return column.words(value) if value is None or column.unit != HOURS.name else duration_words(3600 * value)
+    return column.words(value) if value is None or column.unit != HOURS.name else format_duration(3600 * value)
 
 
 def _is_told(column: Column, columns: Mapping[str, Mapping[str, Any]]) -> bool:

@@ -10,7 +10,7 @@ import typer
 
 from motley_client.begin_time import begin_time_of, deadline_of
 from motley_client.client import Client
-from motley_client.completion import JobArgument, JobArguments, TeamOption, gpu_types, words_of
+from motley_client.completion import JobArgument, JobArguments, TeamOption, complete_from, gpu_types
 from motley_client.errors import AuthError, Conflict, NotFound
 from motley_client.exit_codes import EXPECTED, report_error
 from motley_client.lookup import array_named, connect, find_job, find_jobs
@@ -53,7 +53,7 @@ def ps(
             *("--state", "-t"),
             metavar="STATE",
             help="Only jobs in this state; repeat for several.",
-            autocompletion=words_of(State),
+            autocompletion=complete_from(State),
         ),
     ] = None,
     all_states: Annotated[bool, typer.Option("--all", "-a", help="Include finished jobs.")] = False,
@@ -85,7 +85,7 @@ def ps(
             *("--output", "-o"),
             metavar="FORMAT|COLUMNS",
             help="table, json, yaml, name (ids only), or columns: id,name,state.",
-            autocompletion=words_of([*Output, *COLUMNS]),
+            autocompletion=complete_from([*Output, *COLUMNS]),
         ),
     ] = Output.TABLE,
 ) -> None:

@@ -18,7 +18,7 @@ from motley_client.team_limits import BUDGET_FORM, QUOTA_FORM, budgets_of, quota
 from motley_client.terminal import Output, OutputOption, emit, now, warn
 
 LATEST_RUNS = 20
-LOOK_EVERY_S = 1.0
+POLL_INTERVAL_S = 1.0
 UNFINISHED = ("queued", "running")
 
 lab = typer.Typer(no_args_is_help=True, help="Simulate the jobs of the last days, or of a trace, under other policies.")
@@ -167,6 +167,6 @@ def _followed(client: Client, made: LabRun) -> LabRun:
         if (words := f"Run {found['id']}: {found['state']}, {progress(found)}") != told:
             warn(words)
             told = words
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(POLL_INTERVAL_S)
         found = client.lab_run(made["id"])
     return found

@@ -47,10 +47,10 @@ class Loop(threading.Thread):
         super().__init__(name=turn.__name__, daemon=True)
         self._turn = turn
         self._interval_s = self._pause_s = interval_s
-        self.told_to_stop = threading.Event()
+        self.stop_requested = threading.Event()
 
     def run(self) -> None:
-        while not self.told_to_stop.wait(self._pause_s):
+        while not self.stop_requested.wait(self._pause_s):
             self._pause_s = self._interval_s if self.step() else min(2 * self._pause_s, LONGEST_PAUSE_S)
         release_lease(holder_name(), timezone.now())
 
@@ -84,6 +84,6 @@ def _run_until_told(loops: list[Loop]) -> None:
         loop.start()
     told.wait()
     for loop in loops:
-        loop.told_to_stop.set()
+        loop.stop_requested.set()
     for loop in loops:
         loop.join(LAST_TURN_S)

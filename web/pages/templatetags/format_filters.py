@@ -17,10 +17,10 @@ from insight_app.explain.array_progress import array_summary, gpu_time
 from insight_app.models import PolicyGuard
 from insight_app.policy_effects.guard import amount
 from insight_app.start_forecasts.showing import Interval, ShownForecast
-from insight_app.start_forecasts.wording import BEYOND, LATE_S, interval_words, overdue_s
+from insight_app.start_forecasts.wording import BEYOND, LATE_S, format_interval, overdue_s
 from jobs_app.models import Attempt, Job
 from scheduler_app.policy.catalogue import kind_of
-from simulation.results.time_units import duration_words
+from simulation.results.time_units import format_duration
 from web.pages.time_zones import in_page_zone, moment, zone_at
 
 register = template.Library()
@@ -36,7 +36,7 @@ LEAST_PLAIN, MOST_PLAIN, LEAST_WHOLE_MS = 0.001, 1e6, 0.01
 @register.filter
 def duration(seconds: float | None) -> str:
     """Duration in its two largest units, e.g. 3 min 12 s."""
-    return NOTHING if seconds is None else duration_words(seconds)
+    return NOTHING if seconds is None else format_duration(seconds)
 
 
 @register.filter
@@ -63,7 +63,7 @@ def ago(at: datetime | None) -> SafeString | str:
 @register.filter
 def coming(interval: Interval) -> SafeString | str:
     """When an event is expected, e.g. in about 4 min (2 to 9 min); the median's time on hover."""
-    words = interval_words(interval, timezone.now())
+    words = format_interval(interval, timezone.now())
     return words if interval.median is None else _time(interval.median, words)
 
 

@@ -26,14 +26,14 @@ ALIVE = 1
 ENV = {"PATH": os.defpath, "LANG": "C.UTF-8"}
 
 
-class SessionDoor:
-    """Listens at `folder.session_door`, which nobody but the account of the service may open."""
+class SessionSocket:
+    """Listens at `folder.session_socket`, which nobody but the account of the service may open."""
 
     def __init__(self, folder: AttemptFolder) -> None:
         self._folder = folder
         self._children: list[subprocess.Popen[bytes]] = []
         self._socket = socket.socket(socket.AF_UNIX)
-        with _short_path(folder.session_door) as path, _umask(0o177):
+        with _short_path(folder.session_socket) as path, _umask(0o177):
             self._socket.bind(path)
         self._socket.listen()
         self._socket.setblocking(False)
@@ -59,7 +59,7 @@ class SessionDoor:
     def close(self) -> None:
         self._socket.close()
         with suppress(OSError):
-            self._folder.session_door.unlink()
+            self._folder.session_socket.unlink()
 
     def _begin(self, connection: socket.socket) -> "subprocess.Popen[bytes]":
         return subprocess.Popen(  # noqa: S603 - our own program; the user's words reach it by its input
@@ -72,19 +72,19 @@ class SessionDoor:
         )
 
 
-def open_door(folder: AttemptFolder) -> SessionDoor | None:
+def open_socket(folder: AttemptFolder) -> SessionSocket | None:
     """The session socket of the attempt; None on a file system without sockets, which the job does not need."""
     try:
-        return SessionDoor(folder)
+        return SessionSocket(folder)
     except OSError:
         return None
 
 
-def connect(door: Path, rank: int) -> socket.socket:
+def connect(path: Path, rank: int) -> socket.socket:
     """A connection on which a session in the rank begins; OSError: nobody listens."""
     connection = socket.socket(socket.AF_UNIX)
-    with _short_path(door) as path:
-        connection.connect(path)
+    with _short_path(path) as address:
+        connection.connect(address)
     connection.sendall(rank.to_bytes(RANK_BYTES, "big"))
     return connection
 

@@ -35,7 +35,7 @@ def _last_report(row: AgentAttempt) -> AttemptReport:
 
 def _seconds_of_lease(agent: Agent, now: datetime) -> float:
     """Seconds for which the machine may run jobs after its last message; as many again where a clock was set back."""
-    if agent.told_at is None:
+    if agent.heard_at is None:
         return 0.0
     lease = timedelta(seconds=settings.MOTLEY_AGENT_LEASE_S)
-    return min((agent.told_at + lease - now).total_seconds(), lease.total_seconds())
+    return min((agent.heard_at + lease - now).total_seconds(), lease.total_seconds())
