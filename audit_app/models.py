@@ -33,7 +33,7 @@ class Action(models.TextChoices):
     PERSON_LINK = "person.link", "linked their account to single sign-on"
     GPU_CORDON = "gpu.cordon", "took a GPU out of service"
     GPU_RETURN = "gpu.return", "returned a GPU to service"
-    NODE_IMPORT = "node.import", "imported nodes"
+    NODE_IMPORT = "node.import", "imported"
     NODE_SYNC = "node.sync", "took over an engine's nodes"
     ENGINE_TEST = "engine.test", "tested an engine"
     WINDOW_ADD = "window.add", "added a window of nodes"

@@ -1,6 +1,7 @@
 """CSV import of nodes, all rows or none, with row and column of each fault; and their export in the same columns."""
 
 from collections import Counter
+from collections.abc import Sequence
 from copy import copy
 from datetime import timedelta
 from functools import cached_property
@@ -48,6 +49,10 @@ MOST_ROWS = 10_000
 CONFIRMED_WITHIN = timedelta(hours=1)
 OPTIONS_OF_TRANSACTIONS = ("use_transactions", "collect_failed_rows", "rollback_on_validation_errors")
 """Of the library: here all rows are written or none, after all were checked."""
+
+
+MOST_CHARACTERS = 200
+"""Of a target in the audit list."""
 
 
 class FileInForm(BaseStorage):  # type: ignore[misc]
@@ -116,7 +121,11 @@ class NodeResource(ModelResource):  # type: ignore[misc]
         try:
             with transaction.atomic():
                 write_nodes(declared, actor=actor)
-                note(Action.NODE_IMPORT, actor=actor, target=f"{len(result.rows)} nodes")
+                note(
+                    Action.NODE_IMPORT,
+                    actor=actor,
+                    target=_named([row.original or row.instance for row in result.rows]),
+                )
         except (GpusInUse, IntegrityError) as error:  # a job or another person was faster
             self.handle_import_error(result, error)
 
@@ -211,6 +220,13 @@ class NodeResource(ModelResource):  # type: ignore[misc]
 
     def _cells(self, node: Node) -> list[Any]:
         return [field.get_value(node) for field in self.get_import_fields()]
+
+
+def _named(nodes: Sequence[Node]) -> str:
+    """Number and names for the audit list: 1 node: n1."""
+    names = ", ".join(node.name for node in nodes)
+    text = f"{len(nodes)} {'node' if len(nodes) == 1 else 'nodes'}: {names}"
+    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"
 
 
 def nodes_as_csv(nodes: QuerySet[Node]) -> str:

@@ -69,6 +69,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "config.middleware.limit_by_address",
+    "web.pages.time_zones.in_the_readers_zone",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -97,6 +98,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "web.pages.site.wheel_address",
+                "web.pages.site.texts_of_site",
                 "config.openid_connect.login_choices",
             ],
         },
@@ -191,8 +193,9 @@ CONTENT_SECURITY_POLICY = {
 
 LANGUAGE_CODE = "en-gb"
 FORMAT_MODULE_PATH = ["config.formats"]
-TIME_ZONE = "UTC"  # REST writes Z; pages show times in the zone of whoever looks
+TIME_ZONE = "UTC"  # REST writes Z; web.pages.time_zones chooses the zone of a page
 USE_TZ = True
+DATA_UPLOAD_MAX_NUMBER_FILES = 2000  # of a folder that New job uploads
 STATIC_URL = "static/"
 STATIC_ROOT = VAR_DIR / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]
@@ -408,6 +411,8 @@ _AN_HOUR = validate.Range(min=timedelta(hours=1))
 MOTLEY_KEEP_SNAPSHOTS = env.timedelta("MOTLEY_KEEP_SNAPSHOTS", timedelta(days=7), validate=_AN_HOUR)
 """Of a round's snapshot, with which it can be opened and solved again."""
 MOTLEY_KEEP_ROUNDS = env.timedelta("MOTLEY_KEEP_ROUNDS", timedelta(days=90), validate=_AN_HOUR)
+MOTLEY_HELP_CONTACT = env.str("MOTLEY_HELP_CONTACT", "", validate=validate.Length(max=200))
+"""Whom to ask for help, as gpu-help@example.org or #gpus in Slack: on each page, also that of the login."""
 MOTLEY_CURRENCY = env.str("MOTLEY_CURRENCY", "", validate=validate.Length(max=10))
 """Of the prices per hour of GPU types, as reports write it."""
 

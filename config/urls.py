@@ -22,6 +22,7 @@ from config import (
 )
 from web.api.account import MeView, TokenViewSet
 from web.api.agents import AgentViewSet
+from web.api.announcements import AnnouncementViewSet
 from web.api.code import CodeViewSet
 from web.api.engines import EngineViewSet
 from web.api.gpu_types import GpuTypeViewSet
@@ -60,6 +61,7 @@ def index(request: Request) -> Response:
 router = SimpleRouter(trailing_slash=False)
 router.register("jobs", JobViewSet, basename="job")
 router.register("nodes", NodeViewSet, basename="node")
+router.register("announcements", AnnouncementViewSet, basename="announcement")
 router.register("engines", EngineViewSet, basename="engine")
 router.register("agents", AgentViewSet, basename="agent")
 router.register("storage", StorageViewSet, basename="storage")

@@ -20,6 +20,7 @@ from jobs_app.models import (
     GradientNoise,
     Job,
     JobEvent,
+    SiteAnnouncement,
     Team,
     TeamQuota,
     Throughput,
@@ -84,6 +85,19 @@ class TeamAdmin(RetiringAdmin, Audited, admin.ModelAdmin[Team]):
     @admin.action(description="Restore: a retired team may submit again", permissions=["change"])
     def restore(self, request: HttpRequest, teams: QuerySet[Team]) -> None:
         self.do_to_each(request, teams, restore_team, "Restored")
+
+
+@admin.register(SiteAnnouncement)
+class SiteAnnouncementAdmin(Audited, admin.ModelAdmin[SiteAnnouncement]):
+    list_display = ("text", "is_warning", "before_login", "begins_at", "ends_at", "created_by")
+
+    def save_model(
+        self, request: HttpRequest, obj: SiteAnnouncement, form: forms.ModelForm[SiteAnnouncement], change: bool
+    ) -> None:
+        """Keep who announced it."""
+        if not change:
+            obj.created_by = User.objects.get(username=request.user.get_username())
+        super().save_model(request, obj, form, change)
 
 
 @admin.register(ApiToken)

@@ -97,6 +97,15 @@ class InProgress(Conflict):
         super().__init__("A request with this key is in progress. Try again in a moment.")
 
 
+class NotTheOwner(NotAllowed):
+    """Somebody else of the team changes what a job runs: it runs with its owner's secrets."""
+
+    code = "not_the_owner"
+
+    def __init__(self, owner: str) -> None:
+        super().__init__(f"What the job runs and requests is changed by {owner}, whose job it is. Clone it instead.")
+
+
 class JobIsFinished(Conflict):
     code = "job_is_finished"
 

@@ -8,11 +8,13 @@ from typing import Any
 
 from django import forms
 from django.contrib.auth.models import User
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 
 from cluster_app.models import GpuType, Storage
 from cluster_app.storage import Volunteers
 from jobs_app.errors import InvalidSpec
-from jobs_app.models import ApiToken, Team
+from jobs_app.models import ApiToken, JobDependency, Team
 from jobs_app.models.secret import IS_NAME
 from jobs_app.secrets import LEAST_CHARACTERS, MOST_BYTES
 from jobs_app.submission.conversion import parse_yaml, write_yaml
@@ -23,13 +25,19 @@ from web.rest.errors import Fault
 WHOLE_NUMBERS = ("cpus_per_gpu", "total_steps", "retries")
 TEXTS = (
     *("name", "team", "command", "workdir", "image", "volunteers"),
-    *("gpu_memory", "memory_per_gpu", "workload", "begin_time", "time_limit"),
+    *("gpu_memory", "memory_per_gpu", "workload", "time_limit", "idle_limit", "code", "setup", "array"),
 )
+TIMES = ("begin_time", "deadline")
+PAIRS = ("env", "tags")
 LISTS = ("gpu_types", "mounts")
 FIELD_OF = {
     "/checkpoint/grace_seconds": "grace_seconds",
     "/checkpoint/restore_seconds": "restore_seconds",
 }
+
+
+FEW_ROWS = {"rows": 2, "spellcheck": "false"}
+LOCAL_TIME = forms.DateTimeInput(attrs={"type": "datetime-local"})
 
 
 class JobForm(forms.Form):
@@ -85,9 +93,32 @@ class JobForm(forms.Form):
     total_steps = forms.CharField(
         required=False, label="Total steps", help_text="Lets Motley estimate the remaining time."
     )
-    begin_time = forms.CharField(
-        required=False, label="Not before", help_text="Time (UTC), e.g. 2026-12-01T08:00. Empty: as soon as possible."
+    begin_time = forms.CharField(required=False, label="Not before", widget=LOCAL_TIME, help_text="Empty: at once.")
+    deadline = forms.CharField(
+        required=False, widget=LOCAL_TIME, help_text="It comes before others as that draws near."
     )
+    after = forms.CharField(
+        required=False,
+        label="After",
+        widget=forms.Textarea(attrs=FEW_ROWS),
+        help_text="Names or ids of jobs that must succeed before, one a line; with end behind it: must have ended.",
+    )
+    array = forms.CharField(required=False, help_text="A task for each index, as in sbatch: 0-9, 1,3,5 or 0-99%10.")
+    env = forms.CharField(
+        required=False, label="Environment", widget=forms.Textarea(attrs=FEW_ROWS), help_text="One a line: LR=0.1."
+    )
+    tags = forms.CharField(
+        required=False, widget=forms.Textarea(attrs=FEW_ROWS), help_text="One a line: project=imagenet."
+    )
+    secrets = forms.CharField(required=False, help_text="Names of secrets, e.g. WANDB_API_KEY, HF_TOKEN.")
+    weight = forms.CharField(required=False, help_text="Within the team; 1 is usual.")
+    code = forms.CharField(required=False, help_text="Digest of code that was uploaded before. Empty: none.")
+    setup = forms.CharField(
+        required=False,
+        widget=forms.Textarea(attrs=FEW_ROWS),
+        help_text="Makes the environment, once for jobs with the same packages, e.g. uv sync.",
+    )
+    idle_limit = forms.CharField(required=False, help_text="Ends a notebook without input or output for so long: 1h.")
     time_limit = forms.CharField(required=False, help_text="Of running time, e.g. 48h, 90m or 2:00:00.")
     retries = forms.CharField(required=False, help_text="After failures; preemptions do not count.")
     grace_seconds = forms.CharField(required=False, label="Time to save when stopped (s)")
@@ -99,8 +130,7 @@ class JobForm(forms.Form):
         required=False,
         label="Other fields, as YAML",
         widget=forms.Textarea(attrs={"rows": 4, "spellcheck": "false"}),
-        help_text="code, setup, idle_limit, env, secrets, sensitivity, rates, batch_size, deadline, after, array, "
-        "tags, weight, uneven_gang, slurm_variables.",
+        help_text="sensitivity, rates, batch_size, uneven_gang, slurm_variables.",
     )
 
     def __init__(self, *args: Any, user: User, **kwargs: Any) -> None:
@@ -119,6 +149,14 @@ class JobForm(forms.Form):
         spec |= {name: number_or_text(data[name]) for name in WHOLE_NUMBERS if data[name].strip()}
         spec |= _size(data)
         spec |= {name: data[name] for name in LISTS if data[name]}
+        spec |= {name: pairs_of(data[name], name) for name in PAIRS if data[name].strip()}
+        spec |= {name: _time_with_zone(data[name]) for name in TIMES if data[name].strip()}
+        if data["weight"].strip():
+            spec["weight"] = _number(data["weight"])
+        if names := re.split(r"[,\s]+", data["secrets"].strip(", \n")):
+            spec |= {"secrets": names} if names != [""] else {}
+        if needs := [_need_of(line) for line in data["after"].splitlines() if line.strip()]:
+            spec["after"] = needs
         if checkpoint := {n: data[n] for n in ("grace_seconds", "restore_seconds") if data[n].strip()}:
             spec["checkpoint"] = checkpoint
         if data["not_preemptible"]:
@@ -154,7 +192,10 @@ def fields_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Initial values of the form for a spec."""
     rest = dict(spec)
     gpus, checkpoint = rest.pop("gpus", ""), rest.pop("checkpoint", {})
+    array = rest.pop("array", None)
     values = {name: rest.pop(name) for name in (*TEXTS, *WHOLE_NUMBERS, *LISTS) if name in rest}
+    if array is not None:  # an object is that of older specs
+        (values if isinstance(array, str | int) else rest)["array"] = array
     if isinstance(kinds := values.get("gpu_types"), list):
         values["gpu_types"] = [str(name).lower() for name in kinds]  # as the choices of the form
     if isinstance(values.get("command"), list):
@@ -162,6 +203,15 @@ def fields_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     elastic = isinstance(gpus, Mapping)
     values |= {"gpus": gpus.get("min", ""), "gpus_max": gpus.get("max", "")} if elastic else {"gpus": gpus}
     values |= {name: _text_of(rest.pop(name)) for name in ("replicas", "gpus_per_replica") if name in rest}
+    values |= {name: local_time_of(str(rest.pop(name))) for name in TIMES if rest.get(name)}
+    values |= {name: lines_of(rest.pop(name)) for name in PAIRS if _are_pairs(rest.get(name))}
+    if isinstance(rest.get("secrets"), list):
+        values["secrets"] = ", ".join(map(str, rest.pop("secrets")))
+    if "weight" in rest:
+        values["weight"] = rest.pop("weight")
+    if (needs := _lines_of_needs(rest.get("after"))) is not None:
+        values["after"] = needs
+        del rest["after"]
     values |= checkpoint if isinstance(checkpoint, Mapping) else {}
     values["not_preemptible"] = rest.pop("preemptible", True) is False
     return values | {"more": write_yaml(rest) if rest else ""}
@@ -184,11 +234,11 @@ def _size(data: Mapping[str, Any]) -> dict[str, Any]:
     spec: dict[str, Any] = {}
     if data["replicas"].strip():
         least, is_range, most = data["replicas"].partition("-")
-        spec["replicas"] = _gpus(least, most if is_range else "")
+        spec["replicas"] = gpus_of(least, most if is_range else "")
     if text := data["gpus_per_replica"].strip():
         spec["gpus_per_replica"] = _replica_size(text)
     if data["gpus"].strip() or data["gpus_max"].strip() or not spec:
-        spec["gpus"] = _gpus(data["gpus"], data["gpus_max"])
+        spec["gpus"] = gpus_of(data["gpus"], data["gpus_max"])
     return spec
 
 
@@ -209,10 +259,77 @@ def _text_of(value: Any) -> Any:
     return ", ".join(f"{name}: {gpus}" for name, gpus in value.items())
 
 
-def _gpus(least: str, most: str) -> Any:
+def gpus_of(least: str, most: str) -> Any:
+    """A number of GPUs, or the least and the most of an elastic job."""
     if most.strip() and most.strip() != least.strip():
         return {"min": number_or_text(least), "max": number_or_text(most)}
     return number_or_text(least)
+
+
+def pairs_of(text: str, field: str) -> dict[str, str]:
+    """Map from lines `name=value`; raises `InvalidSpec` with the line that has no name."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    pairs = [line.partition("=") for line in lines]
+    for line, (name, equals, _) in zip(lines, pairs, strict=True):
+        if not (name.strip() and equals):
+            raise InvalidSpec.at(f"/{field}", "not_a_pair", f"Write one name=value a line, not {line.strip()!r}.")
+    return {name.strip(): value.rstrip("\r") for name, _, value in pairs}
+
+
+def lines_of(pairs: Mapping[str, str]) -> str:
+    """The text that `pairs_of` reads."""
+    return "\n".join(f"{name}={value}" for name, value in pairs.items())
+
+
+def local_time_of(text: str) -> str:
+    """A time of a spec as a field for local times has it, in the zone of the page; other texts as they are."""
+    try:
+        at = parse_datetime(text)
+    except ValueError:
+        return text
+    return f"{timezone.localtime(at):%Y-%m-%dT%H:%M}" if at and timezone.is_aware(at) else text
+
+
+def _are_pairs(value: Any) -> bool:
+    """Whether `pairs_of` reads the map as it is: values of one line."""
+    return isinstance(value, Mapping) and not any("\n" in f"{name}{text}" for name, text in value.items())
+
+
+def _need_of(line: str) -> Any:
+    """A dependency: a name or an id, and on what, where that is not success."""
+    job, _, on = line.strip().rpartition(" ")
+    return {"job": job.strip(), "on": on} if job and on in JobDependency.On.values else line.strip()
+
+
+def _lines_of_needs(needs: Any) -> str | None:
+    """The text that `_need_of` reads line by line; None for what is no list of dependencies."""
+    if not isinstance(needs, list):
+        return None
+    texts = [need if isinstance(need, str) else _line_of_need(need) for need in needs]
+    return None if None in texts else "\n".join(map(str, texts))
+
+
+def _line_of_need(need: Any) -> str | None:
+    if not isinstance(need, Mapping) or not isinstance(need.get("job"), str):
+        return None
+    on = need.get("on", JobDependency.On.SUCCESS)
+    return need["job"] if on == JobDependency.On.SUCCESS else f"{need['job']} {on}"
+
+
+def _time_with_zone(text: str) -> str:
+    """A local time of the form with the offset of the page's zone; other texts as they are."""
+    try:
+        at = parse_datetime(text.strip())
+    except ValueError:
+        return text
+    return timezone.make_aware(at).isoformat() if at and timezone.is_naive(at) else text.strip()
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def number_or_text(text: str) -> int | str:

@@ -64,6 +64,6 @@ class ChangedSince(SchedulerError):
     def __init__(self, current: Any) -> None:
         whom = current.created_by or "the service"
         super().__init__(
-            f"The setting has been changed since: {whom} chose {current.policy} on {current.created_at:%F at %H:%M} "
-            "UTC. Look at it, and undo that change or choose an earlier setting."
+            f"The setting has been changed since: {whom} chose {current.policy} at {current.created_at:%F %H:%M} UTC. "
+            "Look at it, and undo that change or choose an earlier setting."
         )

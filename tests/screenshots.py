@@ -28,6 +28,7 @@ PAGES = {
     "array": "jobs?array={array}",
     "new-job": "jobs/new",
     "job": "jobs/{job}",
+    "edit-job": "jobs/{waiting}/edit",
     "job-why": "jobs/{waiting}?tab=why",
     "job-logs": "jobs/{job}?tab=logs",
     "job-attempts": "jobs/{job}?tab=attempts",
@@ -35,6 +36,7 @@ PAGES = {
     "job-spec": "jobs/{job}?tab=spec",
     "would-start": "jobs/{waiting}/would-start",
     "job-failed": "jobs/{failed}",
+    "compare": "jobs/compare?ids={job},{failed}",
     "cancel-jobs": "jobs/cancel?job={job}&job={waiting}",
     "cluster": "cluster",
     "cluster-then": "cluster/then?window=1h",
@@ -57,9 +59,11 @@ PAGES = {
     "team": "teams/vision",
     "notifications": "notifications",
     "secrets": "secrets",
+    "account": "account",
     "tokens": "tokens",
     "change-password": "password",
     "audit": "audit",
+    "glossary": "glossary",
     "client": "client/",
 }
 ADMINISTRATOR = {

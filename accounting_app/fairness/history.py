@@ -1,8 +1,9 @@
 """History of fairness and utilization over a window, aggregated by the database into at most 200 points."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from math import ceil
 from typing import Any
 
@@ -13,6 +14,8 @@ from database.time_bucket import Bucket
 
 HEAT_DAYS = 7
 """Days of the table by hour."""
+QUARTER_S = 900
+"""Offsets of time zones are multiples of it."""
 
 
 @dataclass(frozen=True)
@@ -139,18 +142,21 @@ class DayOfUse:
     hours: Sequence[float | None]
 
 
-def hours_of_days(now: datetime) -> list[DayOfUse]:
-    """Utilization by day and hour, the latest day first."""
-    since = datetime.combine(now.date() - timedelta(days=HEAT_DAYS - 1), time(), UTC)
-    rows = GpuTypeUsage.objects.filter(minute__gte=since).values(bucket=Bucket(F("minute"), seconds=3600))
-    sums = rows.order_by().annotate(busy=Sum("busy_gpu_s"), present=Sum("present_gpu_s"))
-    used = {row["bucket"]: row["busy"] / row["present"] for row in sums if row["present"]}
-    first = int(since.timestamp()) // 3600
-    days = [
-        DayOfUse((since + timedelta(days=n)).date(), [used.get(first + 24 * n + hour) for hour in range(24)])
-        for n in range(HEAT_DAYS)
-    ]
-    return [one for one in reversed(days) if any(hour is not None for hour in one.hours)]
+def hours_of_days(now: datetime, zone: tzinfo = UTC) -> list[DayOfUse]:
+    """Utilization by day and hour of the zone, the latest day first."""
+    first = now.astimezone(zone).date() - timedelta(days=HEAT_DAYS - 1)
+    since = datetime.combine(first, time(), zone)
+    rows = GpuTypeUsage.objects.filter(minute__gte=since).values(bucket=Bucket(F("minute"), seconds=QUARTER_S))
+    busy: dict[tuple[date, int], float] = defaultdict(float)
+    present: dict[tuple[date, int], float] = defaultdict(float)
+    for row in rows.order_by().annotate(busy=Sum("busy_gpu_s"), present=Sum("present_gpu_s")):
+        at = datetime.fromtimestamp(row["bucket"] * QUARTER_S, zone)
+        busy[at.date(), at.hour] += row["busy"]
+        present[at.date(), at.hour] += row["present"]
+    used = {hour: busy[hour] / there for hour, there in present.items() if there}
+    days = [first + timedelta(days=n) for n in reversed(range(HEAT_DAYS))]
+    shown = [DayOfUse(day, [used.get((day, hour)) for hour in range(24)]) for day in days]
+    return [one for one in shown if any(hour is not None for hour in one.hours)]
 
 
 @dataclass(frozen=True)

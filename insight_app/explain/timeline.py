@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 
 from jobs_app.models import Attempt, Job
 
@@ -143,15 +143,15 @@ def _on_gpus(segment: BarSegment, attempt: Attempt, before: Attempt | None, styl
     )
 
 
-def axis_ticks(spans: Sequence[StateSpan]) -> list[Tick]:
-    """Times below the bar."""
+def axis_ticks(spans: Sequence[StateSpan], zone: tzinfo, zone_name: str) -> list[Tick]:
+    """Times below the bar, in the zone, which the first of them names."""
     if not spans:
         return []
     start, whole = spans[0].start, spans[-1].end - spans[0].start
     times = [start + whole * x / 100 for x, _ in TICKS]
-    texts = [_tick_text(at, whole) for at in times]
+    texts = [_tick_text(at.astimezone(zone), whole) for at in times]
     # Two ticks within one second would say the same.
-    words = [f"{text} UTC" if n == 0 else text if text != texts[n - 1] else "" for n, text in enumerate(texts)]
+    words = [f"{text} {zone_name}" if n == 0 else text if text != texts[n - 1] else "" for n, text in enumerate(texts)]
     return [Tick(at, x, anchor, told) for at, told, (x, anchor) in zip(times, words, TICKS, strict=True)]
 
 

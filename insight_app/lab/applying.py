@@ -140,5 +140,5 @@ def _of_setting(run: LabRun) -> Iterator[str]:
         whom = current.created_by or "the service"
         yield (
             f"The setting has been changed since the run was asked for: {whom} chose {current.policy} "
-            f"on {current.created_at:%F at %H:%M} UTC."
+            f"at {current.created_at:%F %H:%M} UTC."
         )

@@ -101,7 +101,7 @@ class Ended:
 
     @property
     def _pause(self) -> str:
-        return f"it may start again at {self.eligible_at:%H:%M:%S} UTC" if self.eligible_at else ""
+        return f"it may start again at {self.eligible_at:%F %T} UTC" if self.eligible_at else ""
 
     @property
     def is_final(self) -> bool:

@@ -1,6 +1,7 @@
 """Commands of users on submitted jobs: cancel, hold, release, requeue, change."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -14,6 +15,7 @@ from jobs_app.measurement.counters import Count, tally
 from jobs_app.models import Attempt, Job, JobEvent, JobTag, Metric, Reason
 from jobs_app.notifications.outbox import announce_ends
 from jobs_app.submission.admission import note_of_weight, weight_faults
+from jobs_app.submission.changing import COLUMNS as REQUEST_COLUMNS
 
 State = Job.State
 StopReason = Attempt.StopReason
@@ -70,7 +72,7 @@ def requeue_job(job: Job, *, actor: User | None) -> None:
 
 
 def change_job(job: Job, asked: Mapping[str, Any], *, actor: User, administrator: bool = False) -> None:
-    """Change name, weight, times, limits, tags or retries, as `parse_change` reads them; of a finished job two."""
+    """Change the columns that `read_change` returns: of a finished job name and tags, of a queued one its request."""
     with transaction.atomic():
         lock_job(job.pk)
         found = Job.objects.select_related("team", "code").get(pk=job.pk)
@@ -78,6 +80,8 @@ def change_job(job: Job, asked: Mapping[str, Any], *, actor: User, administrator
             raise JobIsFinished(found.get_state_display())
         if "begin_time" in asked and found.state != State.QUEUED:
             raise Conflict("Only a job that waits in the queue has a begin time to change: requeue it first.")
+        if REQUEST_COLUMNS.keys() & asked.keys() and found.state != State.QUEUED:
+            raise Conflict("The job has started in the meantime: what it requests is changed while it waits.")
         if faults := list(weight_faults(asked.get("weight", 0.0), found.team, administrator=administrator)):
             raise InvalidSpec(faults)
         changes = {column: value for column, value in asked.items() if getattr(found, column) != value}
@@ -127,4 +131,6 @@ def _word(value: Any) -> str:
             return ", ".join(f"{name}={text}" for name, text in value.items()) or "none"
         case float():
             return f"{value:g}"
+        case datetime():
+            return f"{value.astimezone(UTC):%F %H:%M} UTC"
     return str(value)

@@ -69,9 +69,16 @@ def _as_json(point: CurvePoint) -> list[Any]:
 
 def read_curve(job: UUID) -> list[PointOfTime]:
     """The points of a job, with the rate between each two."""
-    stored = ProgressCurve.objects.filter(job=job).values_list("points", flat=True).first() or []
-    points = [CurvePoint(datetime.fromtimestamp(ms / 1000, UTC), step, loss) for ms, step, loss in stored]
-    return list(with_rates(points))
+    return read_curves([job]).get(job, [])
+
+
+def read_curves(jobs: Iterable[UUID]) -> dict[UUID, list[PointOfTime]]:
+    """The points of each job that has some, with the rate between each two; one query."""
+    stored = ProgressCurve.objects.filter(job__in=list(jobs)).values_list("job", "points")
+    return {
+        job: list(with_rates([CurvePoint(datetime.fromtimestamp(ms / 1000, UTC), *rest) for ms, *rest in points]))
+        for job, points in stored
+    }
 
 
 def with_rates(points: Sequence[CurvePoint]) -> Iterable[PointOfTime]:

@@ -10,8 +10,10 @@ from jobs_app.models.invitation import Invitation
 from jobs_app.models.job import Job, JobArray, JobDependency, JobTag, Reason
 from jobs_app.models.job_event import JobEvent
 from jobs_app.models.notification import Notification, NotificationTarget
+from jobs_app.models.personal_settings import PersonalSettings
 from jobs_app.models.progress_curve import ProgressCurve
 from jobs_app.models.secret import Secret
+from jobs_app.models.site_announcement import SiteAnnouncement
 from jobs_app.models.tally import Metric, Tally, Total
 from jobs_app.models.team import ApiToken, Team
 from jobs_app.models.team_quota import TeamQuota
@@ -37,9 +39,11 @@ __all__ = [
     "Metric",
     "Notification",
     "NotificationTarget",
+    "PersonalSettings",
     "ProgressCurve",
     "Reason",
     "Secret",
+    "SiteAnnouncement",
     "Tally",
     "Team",
     "TeamQuota",

@@ -308,6 +308,21 @@ class JobChange(Strict):
     )
     deadline = FutureTime(required=False, allow_null=True)
     retries = serializers.IntegerField(min_value=0, max_value=MOST_RETRIES, required=False)
+    command = Command(required=False)
+    setup = ShellText(required=False)
+    env = DictOf(child=serializers.CharField(allow_blank=True, trim_whitespace=False), required=False)
+    gpus = Gpus(source="*", required=False)
+    gpu_types = GpuTypes(required=False)
+    gpu_memory = Memory(source="gpu_memory_mib", required=False)
+    cpus_per_gpu = serializers.IntegerField(min_value=0, max_value=100_000, required=False)
+    memory_per_gpu = Memory(source="memory_per_gpu_mib", required=False)
+    total_steps = serializers.IntegerField(min_value=1, max_value=2**62, required=False, allow_null=True)
+
+    OF_QUEUED = (
+        *("command", "setup", "env", "gpus", "gpu_types", "gpu_memory"),
+        *("cpus_per_gpu", "memory_per_gpu", "total_steps"),
+    )
+    """What the owner may change while the job waits in the queue; `read_change` validates it as a submission."""
 
     def _unknown(self, names: Sequence[str]) -> dict[str, Any]:
         of_a_job = JobSpec().fields

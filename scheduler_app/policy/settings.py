@@ -133,7 +133,7 @@ def choose_policy(
 
 def restore_policy(setting: PolicySetting, *, actor: User | None) -> PolicySetting:
     """Put a past setting in force again. `InvalidChoice` if the policy or a parameter no longer exists."""
-    setting.note = f"back to the setting of {setting.created_at:%F %H:%M}"
+    setting.note = f"back to the setting of {setting.created_at:%F %H:%M} UTC"
     return choose_policy(setting, actor=actor)
 
 
@@ -144,7 +144,7 @@ def undo_choice(chosen: PolicySetting, *, actor: User | None, note: str = "") ->
     if current.pk != chosen.pk:
         raise ChangedSince(current)
     before = setting_before(chosen)
-    undone = f"undo of {chosen.policy} of {chosen.created_at:%F %H:%M}"
+    undone = f"undo of {chosen.policy} of {chosen.created_at:%F %H:%M} UTC"
     again = PolicySetting(
         policy=before.policy,
         parameters=before.parameters,

@@ -24,6 +24,7 @@ from jobs_app.lifecycle.attempts import preempt
 from jobs_app.models import Attempt, GpuClaim, Job, JobEvent, Reason
 from scheduler_app.models import Round
 from scheduler_app.round.cpu_memory import AS_JOBS_ASKED, CpuMemory, CpuMemoryShares
+from scheduler_app.round.inputs.job_row import JobRow
 from scheduler_app.round.lease import check_fencing_token
 from scheduler_app.round.reason_texts import MOST_NAMED, JobName, names_of
 from scheduler_app.round.snapshot import Snapshot
@@ -33,6 +34,21 @@ ReasonsByJob = Mapping[str, Sequence[Mapping[str, Any]]]
 REASONS_PER_TRANSACTION = 1000
 PORTS = range(29_600, 49_600)
 """Of the rendezvous of gangs."""
+
+
+class Requested(NamedTuple):
+    """What a job requests, as far as it may be changed while it waits."""
+
+    gpus_min: int
+    gpus_max: int
+    gpu_types: list[str]
+    gpu_memory_mib: int
+    cpus_per_gpu: int
+    memory_per_gpu_mib: int
+
+    @classmethod
+    def of(cls, job: JobRow) -> "Requested":
+        return cls._make(getattr(job, name) for name in cls._fields)
 
 
 @dataclass(frozen=True)
@@ -112,9 +128,11 @@ def commit_round(
     shares: CpuMemoryShares = AS_JOBS_ASKED,
     measuring: Collection[int] = (),
     quotas: Sequence[QuotaUse] = (),
+    asked: Mapping[UUID, Requested] | None = None,
 ) -> None:
     """Write the round, its preemptions and its starts; rows that are `measuring` start to measure their rates.
 
+    `asked`: what each job requested as the snapshot has it. One that was changed since does not start in this round.
     `LeaseLost` if the fencing token is no longer valid.
     """
     check_fencing_token(holder, record_of_round.number)
@@ -122,7 +140,9 @@ def commit_round(
     accrue_quotas(quotas, now)
     accrue(now)
     lowered = {one.job for one in shares.lowered.values()}
-    preconditions = Preconditions(_still_wanted(snapshot, changes, lowered, now), _gpus_in_service(changes.starts))
+    preconditions = Preconditions(
+        _still_wanted(snapshot, changes, lowered, now, asked or {}), _gpus_in_service(changes.starts)
+    )
     startable = {start.row for start in changes.starts if preconditions.hold_for(start)}
     stopped = _stop(snapshot, plan, changes, startable)
     chosen = [s for s in changes.starts if s.row in startable and (s.row not in changes.moves or s.row in stopped)]
@@ -172,16 +192,20 @@ class Preconditions:
         return len({self.gpus[gpu].engine for gpu in start.gpus}) == 1
 
 
-def _still_wanted(snapshot: Snapshot, changes: Changes, lowered: Iterable[UUID], now: datetime) -> dict[int, int]:
+def _still_wanted(
+    snapshot: Snapshot, changes: Changes, lowered: Iterable[UUID], now: datetime, asked: Mapping[UUID, Requested]
+) -> dict[int, int]:
     """Rows to start whose job is still queued and may begin, or still running if it is to move, with its attempts.
 
     All jobs of which the commit writes attempts are locked, those of lowered ones too, before any attempt.
     """
     ids = {row: UUID(snapshot.jobs[row]) for row in {*changes.stops, *(start.row for start in changes.starts)}}
     jobs = Job.objects.select_for_update().filter(pk__in={*ids.values(), *lowered}).order_by("pk")
-    rows = jobs.values_list("pk", "state", "held", "begin_time", "attempt_count")
+    rows = jobs.values_list("pk", "state", "held", "begin_time", "attempt_count", *Requested._fields)
     known = {
-        (pk, state): count for pk, state, held, begin_time, count in rows if not (held or (begin_time or now) > now)
+        (pk, state): count
+        for pk, state, held, begin_time, count, *request in rows
+        if not (held or (begin_time or now) > now) and asked.get(pk, tuple(request)) == tuple(request)
     }
     expected = {row: (pk, Job.State.RUNNING if row in changes.moves else Job.State.QUEUED) for row, pk in ids.items()}
     return {row: known[job] for row, job in expected.items() if job in known}

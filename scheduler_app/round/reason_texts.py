@@ -285,7 +285,7 @@ def _throttled(job: JobRow) -> ReasonText:
 
 def _set_aside(row: SetAside) -> ReasonText:
     text = (
-        f"Motley failed over this job ({row.error}) and leaves it out until {row.retry_at:%H:%M:%S} UTC, so that "
+        f"Motley failed over this job ({row.error}) and leaves it out until {row.retry_at:%F %T} UTC, so that "
         "others are decided. Tell an administrator, who finds it under Set aside."
     )
     return reason_text(ReasonCode.SET_ASIDE, text, times=row.times)

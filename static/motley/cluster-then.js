@@ -3,7 +3,7 @@
 (() => {
   const form = document.getElementById("moment");
   const [slider, told] = [form.elements.at, form.querySelector("output")];
-  const words = { dateStyle: "medium", timeStyle: "short", hourCycle: "h23" };
+  const words = { dateStyle: "medium", timeStyle: "short", hourCycle: "h23", timeZone: document.documentElement.dataset.zone };
 
   const tell = () => {
     told.value = new Intl.DateTimeFormat(undefined, words).format(new Date(1000 * slider.value));

@@ -54,11 +54,13 @@ const Gantt = (() => {
     const look = { fill: "toself", fillcolor, opacity, mode: "none", line: { simplify: false }, hoverinfo: "skip", ...fill };
     return { type: "scatter", name, legendgroup, showlegend: inLegend, x, y, ...look };
   };
+  // Plotly shows a number on a date axis in the zone of the browser, and a text as it is written: bars are in the zone of the page.
+  const written = (milliseconds) => new Date(milliseconds).toISOString().slice(0, -1);
   const tracesOf = (place, figure) => {
-    const [left, until] = figure.layout.xaxis.range;
+    const [left, until] = figure.layout.xaxis.range.map((time) => Date.parse(`${time.slice(0, 19)}Z`));
     const outlines = figure.data.flatMap(outlinesOf);
     drawn.set(place, { outlines, until });
-    return outlines.map((one) => outline(one, left));
+    return outlines.map((one) => outline(one, left)).map((trace) => ({ ...trace, x: trace.x.map(written) }));
   };
 
   const legendLines = ({ data }, width) => {

@@ -6,7 +6,7 @@ const followLog = (log) => {
   const mark = document.getElementById("log-mark");
   const follow = document.getElementById("follow");
   const unfinished = document.getElementById("log-unfinished");
-  const time = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+  const time = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23", timeZone: document.documentElement.dataset.zone });
   const isGang = log.dataset.gang === "yes";
   let cursor = log.dataset.cursor;
   let complete = log.dataset.complete === "true";

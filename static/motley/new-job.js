@@ -6,6 +6,7 @@
   if (!page) return;
   const PAUSE_MS = 300;
   const FORECAST_PAUSE_MS = 1000; // a forecast takes the service seconds: it is made when nobody types
+  const FILES = ["files", "folder"];
   const LISTS = ["gpu_types", "mounts"];
   const yaml = document.getElementById("yaml");
   const plan = document.getElementById("plan");
@@ -43,6 +44,7 @@
 
   const fill = (fields) => {
     for (const input of page.querySelectorAll("[data-side=form] [name]")) {
+      if (FILES.includes(input.name) || input.name === "paths") continue;
       const value = fields[input.name];
       if (input.type === "checkbox" && LISTS.includes(input.name)) input.checked = (value || []).includes(input.value);
       else if (input.type === "checkbox") input.checked = Boolean(value);
@@ -88,6 +90,8 @@
     const words = document.createElement("p");
     words.className = "dim";
     words.textContent = faults.length === 1 ? "Fix before submitting:" : `${faults.length} errors to fix before submitting:`;
+    const other = mode.value === "yaml" ? "form" : "YAML";
+    if (written) words.textContent = `The ${other} shows the last valid job. ${words.textContent}`;
     const all = document.createElement("ul");
     all.className = "faults";
     all.append(...items);
@@ -113,7 +117,9 @@
   };
 
   const post = async (address) => {
-    const response = await fetch(address, { method: "POST", body: new FormData(page), redirect: "error" });
+    const body = new FormData(page);
+    FILES.forEach((name) => body.delete(name)); // they are sent once, with the job
+    const response = await fetch(address, { method: "POST", body, redirect: "error" });
     if (!response.ok) throw new Error(`status ${response.status}`);
     return response.json();
   };
@@ -158,6 +164,7 @@
 
   page.addEventListener("input", (event) => {
     if (!event.target.name) return;
+    if (FILES.includes(event.target.name)) return;
     dropStepsOfExample(event.target);
     mode.value = event.target === yaml ? "yaml" : "form";
     touched.add(event.target.closest("[data-field]")?.dataset.field);
@@ -166,6 +173,11 @@
     clearTimeout(timer);
     clearTimeout(forecastTimer);
     timer = setTimeout(check, PAUSE_MS);
+  });
+  // The form sends names of files without their folders.
+  page.addEventListener("submit", () => {
+    const files = [...page.elements.folder.files];
+    page.elements.paths.value = files.map((file) => file.webkitRelativePath).join("\n");
   });
   check();
 })();

@@ -1,5 +1,5 @@
 "use strict";
-// Keyboard, copy buttons, and times in the reader's zone. Every page works without this.
+// Keyboard, copy buttons and menus. Every page works without this.
 (() => {
   const help = document.getElementById("help");
   const isTyping = (target) => target.closest?.("input, textarea, select, [contenteditable]");
@@ -24,6 +24,24 @@
     act();
   });
 
+  // A menu closes with Escape and by a click elsewhere; arrows move in it.
+  const menuOf = (target) => target.closest?.("details.menu[open]");
+  document.addEventListener("keydown", (event) => {
+    const menu = menuOf(event.target);
+    if (!menu || !["Escape", "ArrowDown", "ArrowUp"].includes(event.key)) return;
+    event.preventDefault();
+    const items = [menu.querySelector("summary"), ...menu.querySelectorAll(".sheet a, .sheet button:not([hidden])")];
+    if (event.key === "Escape") menu.open = false;
+    const by = { Escape: -Infinity, ArrowDown: 1, ArrowUp: -1 }[event.key];
+    items[Math.min(items.length - 1, Math.max(0, items.indexOf(document.activeElement) + by))].focus();
+  });
+  document.addEventListener("click", (event) => {
+    document.querySelectorAll("details.menu[open]").forEach((menu) => { if (!menu.contains(event.target)) menu.open = false; });
+  });
+
+  // On a narrow screen the navigation is wider than the page.
+  document.querySelector("nav [aria-current=page]")?.scrollIntoView({ block: "nearest", inline: "center" });
+
   document.addEventListener("click", async (event) => {
     if (event.target.closest("[data-help]")) help.showModal();
     const button = event.target.closest("[data-copy]");
@@ -32,21 +50,6 @@
     button.textContent = "Copied";
   });
 
-  const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
-  document.addEventListener("mouseover", (event) => {
-    const time = event.target.closest?.("time");
-    if (time) time.title = exact.format(new Date(time.dateTime));
-  });
-
-  const clock = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
-  const localise = () => {
-    document.querySelectorAll("time[data-clock]").forEach((time) => {
-      const at = new Date(time.dateTime);
-      const today = at.toDateString() === new Date().toDateString();
-      time.textContent = at.toLocaleString(undefined, today ? clock : { weekday: "short", ...clock });
-    });
-    document.querySelectorAll("[data-utc]").forEach((zone) => { zone.hidden = true; });
-  };
 
   // Rows selected for an action on several jobs.
   const boxes = () => [...document.querySelectorAll("#chosen .pick input[name]")];
@@ -67,9 +70,7 @@
   const settle = () => {
     reveal();
     tellPicked();
-    localise();
   };
   document.addEventListener("htmx:after:swap", settle);
-  document.addEventListener("motley:shown", localise);
   settle();
 })();

@@ -6,6 +6,7 @@ of speed 0.5. Either could use both GPUs.
 
 from datetime import UTC, datetime, timedelta
 from math import e
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.db.models import Sum
@@ -265,3 +266,5 @@ def test_utilization_is_told_by_day_and_hour(lab: Lab) -> None:
     today, yesterday = hours_of_days(NOON + HOUR)
     assert (today.day, today.hours[12], today.hours[11]) == (NOON.date(), 0.5, None)
     assert yesterday.hours[12] == 0.5
+    (local, _) = hours_of_days(NOON + HOUR, ZoneInfo("Asia/Kathmandu"))  # 17:45 there
+    assert (local.hours[17], local.hours[12]) == (0.5, None)

@@ -402,6 +402,15 @@ def test_change_changes_what_it_is_told_and_joins_the_tags(service: Live, motley
     assert service.jobs[0].time_limit_s is None
 
 
+def test_what_a_waiting_job_requests_changes_and_its_variables_are_joined(service: Live, motley: Motley) -> None:
+    service.add("a", env={"A": "1", "B": "1"}, gpu_types=["a100"])
+    options = ["--command", "python b.py", "--env", "B=2", "--gpus", "1-2", "--gpu-type", "any"]
+    assert motley("change", "a", *options).exit_code == 0
+    job = service.jobs[0]
+    assert (job.command, job.env, job.gpu_types) == ("python b.py", {"A": "1", "B": "2"}, [])
+    assert (job.gpus_min, job.gpus_max) == (1, 2)
+
+
 def test_of_a_finished_job_only_words_change(service: Live, motley: Motley) -> None:
     service.add("a", state=State.FAILED)
     assert motley("change", "a", "--tag", "note=look at this").exit_code == 0

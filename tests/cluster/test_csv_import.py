@@ -98,7 +98,7 @@ def test_an_import_is_in_the_nodes_history_and_on_the_audit_list(admin: Client, 
     confirm(admin, preview(admin, HEAD + ROW.format(kind=kind)))
     event = Node.objects.get(name="r1-01").events.get()
     assert (event.kind, event.actor.username) == ("added", "root")
-    assert AuditEntry.objects.get(action="node.import").target == "1 nodes"
+    assert AuditEntry.objects.get(action="node.import").target == "1 node: r1-01"
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ def test_new_tags_are_found_and_old_ones_are_not(ada: APIClient, cluster: Lab) -
 @pytest.mark.parametrize(
     ("body", "fault"),
     [
-        ({"gpus": 2}, ("/gpus", "immutable")),
+        ({"workdir": "/x"}, ("/workdir", "immutable")),
         ({"gpu": 2}, ("/gpu", "unknown")),
         ({"weight": 5}, ("/weight", "weight_too_large")),
         ({"weight": "NaN"}, ("/weight", "invalid")),
@@ -272,3 +272,54 @@ def test_whatever_happens_to_a_job_moves_its_time_of_change(ada: APIClient, clus
         verb()
     job.refresh_from_db()
     assert sorted({*seen, job.updated_at}) == [*seen, job.updated_at]
+
+
+# -- what a queued job requests --------------------------------------------------------------------------------------
+
+
+def test_a_queued_job_gets_another_command_size_and_environment(cluster: Lab, ada: APIClient) -> None:
+    cluster.node("more", gpus=4)
+    job = cluster.submit(env={"A": "1"}, tags={"kept": "yes"})
+    spec = change(ada, job, command="python other.py", gpus={"min": 1, "max": 2}, env={"B": "2"}).json()["spec"]
+    assert (spec["command"], spec["gpus"], spec["env"]) == ("python other.py", {"min": 1, "max": 2}, {"B": "2"})
+    assert spec["tags"] == {"kept": "yes"}
+    event = job.events.last()
+    assert event is not None
+    assert event.kind == "changed"
+    assert "gpus_max 1 → 2" in event.message
+
+
+def test_what_a_submission_would_refuse_a_change_is_refused_too(cluster: Lab, ada: APIClient, queued: Job) -> None:
+    answer = change(ada, queued, gpus=5000, env={"MOTLEY_X": "1"})
+    assert faults_of(answer) == [("/env/MOTLEY_X", "invalid")]
+    assert [pointer for pointer, _ in faults_of(change(ada, queued, gpus=5000))] == ["/gpus"]
+    assert [pointer for pointer, _ in faults_of(change(ada, queued, gpu_types=["nope"]))] == ["/gpu_types"]
+    queued.refresh_from_db()
+    assert queued.gpus_min == 1
+
+
+def test_a_job_whose_begin_time_has_passed_is_changed(cluster: Lab, ada: APIClient, queued: Job) -> None:
+    Job.objects.filter(pk=queued.pk).update(begin_time=cluster.now, deadline=cluster.now)
+    assert change(ada, queued, command="python other.py").status_code == 200
+
+
+def test_the_rates_of_another_program_are_others(cluster: Lab, ada: APIClient) -> None:
+    own, named = cluster.submit(command="python a.py"), cluster.submit(command="python a.py", workload="mine")
+    for job in (own, named):
+        change(ada, job, command="torchrun b.py")
+        job.refresh_from_db()
+    assert own.workload.endswith("/torchrun")
+    assert named.workload == "mine"
+
+
+def test_the_request_of_a_running_job_is_not_changed(ada: APIClient, running: Job) -> None:
+    answer = change(ada, running, command="true")
+    assert (answer.status_code, answer.json()["code"]) == (409, "wrong_state")
+
+
+def test_only_its_owner_changes_what_a_job_runs(cluster: Lab, ada: APIClient) -> None:
+    other = caller(cluster.user("bob", "vision"), Scope.SUBMIT)
+    job = cluster.submit()
+    answer = change(other, job, command="env > /tmp/secrets")
+    assert (answer.status_code, answer.json()["code"]) == (403, "not_the_owner")
+    assert change(other, job, name="fine").status_code == 200

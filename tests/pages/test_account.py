@@ -181,6 +181,6 @@ def test_one_click_makes_a_token_for_a_terminal(page, member, web):
     assert ApiToken.objects.get().scope == "submit"
 
 
-def test_no_other_file_is_served_beside_the_wheel(client):
+def test_no_other_file_is_served_beside_the_wheel(client, db):
     assert client.get("/client/settings.py").status_code == 404
     assert client.get(f"/client/{wheel_name()}")["Content-Type"] == "application/zip"

@@ -273,6 +273,24 @@ def test_after_a_drain_the_page_is_the_one_on_which_it_was_asked_for(cluster, st
     assert answer["Location"] == reverse("cluster") + shown
 
 
+def test_the_page_of_a_node_takes_it_out_and_says_why_at_its_top(cluster, staff, member, web):
+    address, browser = reverse("node", args=["emu-t4-1"]), web(staff)
+    assert "Take out of service" in browser.get(address).content.decode()
+    assert "Take out of service" not in web(member).get(address).content.decode()
+    drained = reverse("act-on-node", args=["emu-t4-1", "drain"]) + "?from=node"
+    answer = browser.post(drained, {"reason": "a fan is loud"}, follow=True)
+    assert answer.redirect_chain[-1][0] == address
+    shown = answer.content.decode()
+    assert shown.index("a fan is loud") < shown.index("<h2>Availability")
+    assert "By ada" in shown
+    assert "a fan is loud" in (told := web(member).get(address).content.decode())
+    assert "By ada" not in told
+    assert "Resume</button>" in shown
+    browser.post(reverse("act-on-node", args=["emu-t4-1", "resume"]) + "?from=node", {"reason": "a new fan"})
+    node = Node.objects.get(name="emu-t4-1")
+    assert (node.state, node.events.first().message) == ("ready", "a new fan")
+
+
 def test_members_take_no_node_out_of_service(cluster, member, web):
     assert web(member).post(reverse("act-on-node", args=["emu-t4-1", "drain"]), {"reason": "x"}).status_code == 403
 

@@ -174,7 +174,20 @@ def test_a_drained_node_is_hatched_until_the_end_of_the_chart(ran, web, staff):
     (outage,) = [trace for trace in figure["data"] if trace["name"] == "drained"]
     assert outage["marker"]["pattern"]["shape"]
     assert "a fan is loud" in outage["customdata"][0][0]
-    assert outage["base"][0] + outage["x"][0] == pytest.approx(figure["layout"]["xaxis"]["range"][1], abs=1)
+    end = datetime.fromisoformat(f"{figure['layout']['xaxis']['range'][1]}+00:00")
+    assert outage["base"][0] + outage["x"][0] == pytest.approx(1000 * end.timestamp(), abs=1)
+
+
+def test_bars_and_the_axis_are_in_the_zone_of_the_reader(ran, web, member):
+    attempt, client, offset = ran(ended=None), web(member), timedelta(hours=5, minutes=45)
+    client.cookies["time_zone"] = "Asia/Kathmandu"
+    answer = client.get("/timeline").content.decode()
+    figure = json.loads(FIGURE.search(answer).group(1))
+    starts = [start for trace in figure["data"] for start in trace["base"]]
+    assert min(starts) == pytest.approx(1000 * (attempt.claimed_at + offset).timestamp(), abs=1)
+    until = datetime.fromisoformat(figure["layout"]["xaxis"]["range"][1])
+    assert until > (timezone.now() + offset).replace(tzinfo=None)
+    assert "Times are of Asia/Kathmandu" in answer
 
 
 @pytest.fixture

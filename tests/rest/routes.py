@@ -84,6 +84,7 @@ ROUTES: dict[str, Row] = {
     "GET /api/v1/agents": for_all(),
     "POST /api/v1/agents": for_staff(body={"name": "desk"}, done=201),
     "DELETE /api/v1/agents/{name}": for_staff(done=204),
+    "GET /api/v1/announcements": for_all(),
     "GET /api/v1/engines": for_all(),
     "GET /api/v1/engines/{name}": for_all(),
     "GET /api/v1/storage": for_all(),

@@ -123,9 +123,9 @@ def test_an_unknown_field_is_told_with_the_nearest_and_all_are_listed_once(clust
     assert said(answer, "/gpu") == "Unknown field 'gpu'. Did you mean 'gpus'?"
     assert said(answer, "/zone").startswith("Unknown field 'zone'. The fields are: name, team, command, ")
     assert said(answer, "/quux") == "Unknown field 'quux'."
-    change = ada.patch(f"/api/v1/jobs/{cluster.submit(name='net').pk}", {"wieght": 2, "gpus": 2}, format="json")
+    change = ada.patch(f"/api/v1/jobs/{cluster.submit(name='net').pk}", {"wieght": 2, "workdir": "/x"}, format="json")
     assert said(change, "/wieght") == "Unknown field 'wieght'. Did you mean 'weight'?"
-    assert said(change, "/gpus").startswith("gpus cannot be changed after submission")
+    assert said(change, "/workdir").startswith("workdir cannot be changed after submission")
 
 
 def test_a_misspelt_name_in_fields_is_told_with_the_nearest(ada: APIClient) -> None:

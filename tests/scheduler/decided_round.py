@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 from typing import Self
+from uuid import UUID
 
 from allocation.plan_round import Plan
 from jobs_app.models import Job
 from scheduler_app.models import PolicySetting, Round
-from scheduler_app.round.commit import changes_of, commit_round
+from scheduler_app.round.commit import Requested, changes_of, commit_round
 from scheduler_app.round.cpu_memory import CpuMemoryShares
 from scheduler_app.round.inputs import newest_events
 from scheduler_app.round.run_round import OpenedRound, cpu_memory_shares, decide, take_snapshot
@@ -23,6 +24,7 @@ class Decided:
     snapshot: Snapshot
     plan: Plan
     shares: CpuMemoryShares
+    asked: dict[UUID, Requested]
 
     @classmethod
     def now(cls, lab: Lab, holder: str, number: int) -> Self:
@@ -30,11 +32,13 @@ class Decided:
         snapshot, _, rows, since = take_snapshot(lab.now, setting)
         record = opening.record(Round.Result.COMMITTED, setting=setting, shares_since=since)
         plan = decide(snapshot, setting.policy, setting.parameters)
-        return cls(holder, record, snapshot, plan, cpu_memory_shares(setting, rows, snapshot, plan))
+        asked = {job.id: Requested.of(job) for job in rows.jobs}
+        return cls(holder, record, snapshot, plan, cpu_memory_shares(setting, rows, snapshot, plan), asked)
 
     def starts(self, job: Job) -> bool:
         rows = changes_of(self.snapshot, self.plan).starts
         return str(job.pk) in {self.snapshot.jobs[start.row] for start in rows}
 
     def commit(self, lab: Lab) -> None:
-        commit_round(self.record, self.snapshot, self.plan, holder=self.holder, now=lab.now, shares=self.shares)
+        beside = {"shares": self.shares, "asked": self.asked}
+        commit_round(self.record, self.snapshot, self.plan, holder=self.holder, now=lab.now, **beside)

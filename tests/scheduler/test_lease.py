@@ -15,7 +15,9 @@ from allocation.decision import Decision
 from allocation.policies import POLICIES
 from allocation.policies.fifo import fifo
 from allocation.problem import Problem
+from jobs_app.lifecycle.commands import change_job
 from jobs_app.models import Attempt, GpuClaim, Job
+from jobs_app.submission.changing import read_change
 from scheduler_app.errors import LeaseLost
 from scheduler_app.models import Round, SchedulerLease
 from scheduler_app.round import lease
@@ -209,3 +211,16 @@ def test_every_thread_holds_the_lease_under_a_name_of_its_own() -> None:
     with ThreadPoolExecutor(1) as threads:
         assert threads.submit(holder_name).result() != holder_name()
     assert holder_name() == holder_name()
+
+
+def test_a_job_that_requests_something_else_by_then_does_not_start(lab: Lab) -> None:
+    lab.node("n1")
+    job = lab.submit()
+    acquire_lease("one", lab.now)
+    decided = Decided.now(lab, "one", open_round("one", lab.now))
+    assert decided.starts(job)
+    asked = read_change(job, {"gpus": 2}, actor=job.owner)
+    change_job(job, asked, actor=job.owner)
+    decided.commit(lab)
+    job.refresh_from_db()
+    assert (job.state, job.attempts.count()) == (Job.State.QUEUED, 0)

@@ -35,7 +35,7 @@ from jobs_app.models.job import JobQuerySet
 from jobs_app.permissions import caller, is_administrator, jobs_seen_by
 from jobs_app.serializers import BatchAnswer, JobAnswer, JobBatch, JobInFull, in_full
 from jobs_app.submission.batch import admitted_batch
-from jobs_app.submission.conversion import parse_change
+from jobs_app.submission.changing import read_change
 from jobs_app.submission.enqueue import draft_spec, just_written
 from jobs_app.submission.idempotency import IDEMPOTENCY_KEY, KeyedRequest
 from jobs_app.submission.spec import JobChange, JobSpec
@@ -162,12 +162,14 @@ class JobViewSet(ShowMany[Job], viewsets.GenericViewSet[Job]):
 
     @extend_schema(request=JobChange, responses={200: JobInFull}, parameters=[IF_MATCH])
     def partial_update(self, request: Request, pk: str) -> Response:
-        """Change a job. Of a finished job only the name and the tags can be changed."""
-        job, asked = self.get_object(), parse_change(request.data)  # before the lock, which on SQLite is everybody's
+        """Change a job. Of a finished job only the name and the tags, of a job that waits also what it requests."""
+        job, administrator = self.get_object(), is_administrator(request)
+        # Before the lock, which on SQLite is everybody's.
+        asked = read_change(job, request.data, actor=caller(request), administrator=administrator)
         with transaction.atomic():
             lock_job(job.pk)
             refuse_stale(request, lambda: self._in_full(job))
-            change_job(job, asked, actor=caller(request), administrator=is_administrator(request))
+            change_job(job, asked, actor=caller(request), administrator=administrator)
         return self._shown(job)
 
     @extend_schema(request=None, responses={202: JobInFull})

@@ -1,5 +1,6 @@
 """Account pages: API tokens, password and the activity log."""
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -83,6 +84,17 @@ class ChangePassword(LoginRequiredMixin, PasswordChangeView):
         return answer
 
 
+THINGS = {
+    **dict.fromkeys(("login", "logout", "password"), "signing in"),
+    **dict.fromkeys(("quota", "budget", "groups"), "team"),
+    "gpu_type": "GPU type",
+    "gpu": "GPU",
+    "admin": "administration",
+    "backup": "service",
+}
+"""Groups of actions in the filter, where they are not named as the first part of the action."""
+
+
 class AuditFilter(django_filters.FilterSet):  # type: ignore[misc]
     """Filters of the activity log."""
 
@@ -96,6 +108,15 @@ class AuditFilter(django_filters.FilterSet):  # type: ignore[misc]
         fields: tuple[str, ...] = ()
 
 
+def actions_by_thing() -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Actions in groups by what is acted on, in the order of the enumeration: jobs, nodes and so on."""
+    things: dict[str, list[tuple[str, str]]] = {}
+    for value, label in Action.choices:
+        thing = str(value).partition(".")[0]
+        things.setdefault(THINGS.get(thing, thing.replace("_", " ")), []).append((str(value), str(label)))
+    yield from things.items()
+
+
 @login_required
 @require_safe
 def audit(request: SignedInRequest) -> HttpResponse:
@@ -103,7 +124,7 @@ def audit(request: SignedInRequest) -> HttpResponse:
     entries = AuditEntry.objects.all() if request.user.is_staff else AuditEntry.objects.filter(actor=request.user)
     filtered = AuditFilter(request.GET, queryset=entries)
     asked = any(request.GET.get(name) for name in AuditFilter.base_filters)
-    context = paginate(request, filtered.qs) | {"filter": filtered, "asked": asked}
+    context = paginate(request, filtered.qs) | {"filter": filtered, "asked": asked, "actions": list(actions_by_thing())}
     return render(request, "pages/audit.html", context)
 
 

@@ -1,5 +1,6 @@
 """Helpers of page views: signed-in requests, pagination, error messages, visible jobs, CSV."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import messages
@@ -17,9 +18,25 @@ from jobs_app.errors import JobsError
 from jobs_app.models import Attempt, Job
 from jobs_app.models.job import JobQuerySet
 from scheduler_app.errors import SchedulerError
+from web.pages.time_zones import in_page_zone
 from web.rest.pagination import NewestFirst
 
 DOMAIN_ERRORS = (ClusterError, ConnectionsError, InsightError, JobsError, SchedulerError)
+
+
+ROWS_ON_A_PHONE = 20
+"""Of a page of a list, where a row is a card of several lines."""
+
+
+class ToldReader(str):
+    """Message of a `Http404` that the page of it shows; other messages name rows and models."""
+
+    for_reader = True
+
+
+def unknown_value(name: str, value: str, choices: Iterable[str]) -> Http404:
+    """The refusal of a query parameter's value, with the values that there are."""
+    return Http404(ToldReader(f"There is no {name}={value[:60]}. There are: {', '.join(filter(None, choices))}."))
 
 
 class SignedInRequest(HttpRequest):
@@ -31,6 +48,8 @@ class SignedInRequest(HttpRequest):
 def paginate(request: HttpRequest, rows: QuerySet[Any], pagination: type[NewestFirst] = NewestFirst) -> dict[str, Any]:
     """One keyset-paginated page of the rows, with links to the next and previous one."""
     paginator = pagination()
+    if "Mobi" in request.headers.get("User-Agent", ""):
+        paginator.page_size = ROWS_ON_A_PHONE
     try:
         page: list[Model] = paginator.paginate_queryset(rows, Request(request)) or []
     except ValidationError as error:  # a cursor that the service did not issue
@@ -40,7 +59,7 @@ def paginate(request: HttpRequest, rows: QuerySet[Any], pagination: type[NewestF
 
 def show_error(request: HttpRequest, error: Exception) -> None:
     """Show the error as a message on the next page."""
-    messages.error(request, str(error))
+    messages.error(request, in_page_zone(str(error)))
 
 
 def job_rows(user: User) -> JobQuerySet:

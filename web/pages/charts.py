@@ -1,7 +1,7 @@
 """Plotly figures of the fairness and utilization pages. Pure; the page's script sets colours of text and grid."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from accounting_app.fairness.history import ClusterState, Point
+from web.pages.time_zones import axis_time, axis_title
 
 OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 """Colour-blind-safe palette; black is left out because it is invisible on a dark page."""
@@ -30,11 +31,14 @@ def fairness_figure(points: Sequence[Point]) -> Figure:
     return _figure(traces, title="Share of work")
 
 
-def utilization_figure(points: Sequence[Point]) -> Figure:
-    """Utilization per GPU type as a line."""
+def utilization_figure(points: Sequence[Point], numbers: Mapping[str, int] | None = None) -> Figure:
+    """Utilization per GPU type as a line; `numbers`: place of each type in the palette, without it by name."""
+    place = numbers or {name: position for position, name in enumerate(_names(points))}
     traces = [
-        _trace(name.upper(), mine := [p for p in points if p.name == name], [p.value for p in mine], line_of(position))
-        for position, name in enumerate(_names(points))
+        _trace(
+            name.upper(), mine := [p for p in points if p.name == name], [p.value for p in mine], line_of(place[name])
+        )
+        for name in _names(points)
     ]
     return _figure(traces, title="Utilization")
 
@@ -60,7 +64,7 @@ def states_figure(states: Sequence[ClusterState]) -> Figure:
         for name, colour in STATES.items()
     ]
     demand = go.Scatter(
-        x=[state.at.isoformat() for state in states],
+        x=[axis_time(state.at) for state in states],
         y=[state.demand for state in states],
         name="in use and asked for",
         mode=mode_of(states),
@@ -99,7 +103,7 @@ def rho_figure(bars: Sequence[tuple[str, int]]) -> Figure:
 
 def _area(name: str, points: Sequence[Point | ClusterState], y: list[float], colour: str) -> Any:
     return go.Scatter(
-        x=[point.at.isoformat() for point in points],
+        x=[axis_time(point.at) for point in points],
         y=y,
         name=name,
         mode=mode_of(points),
@@ -132,12 +136,12 @@ def mode_of(points: Sized) -> str:
 
 def over(figure: Figure, length: timedelta, now: datetime) -> Figure:
     """The figure with the whole window up to now on its time axis, even if the data begins later."""
-    figure["layout"]["xaxis"]["range"] = [(now - length).isoformat(), now.isoformat()]
+    figure["layout"]["xaxis"]["range"] = [axis_time(now - length), axis_time(now)]
     return figure
 
 
 def _trace(name: str, points: Sequence[Point], y: list[float], line: dict[str, Any]) -> Any:
-    x = [point.at.isoformat() for point in points]
+    x = [axis_time(point.at) for point in points]
     return go.Scatter(x=x, y=y, name=name, mode=mode_of(points), line=line, hovertemplate="%{y:.0%}")
 
 
@@ -145,7 +149,7 @@ def _figure(traces: list[Any], *, title: str) -> Figure:
     layout = {
         "template": "none",
         "yaxis": {"title": {"text": title}, "tickformat": ".0%", "range": [0, 1.03], "fixedrange": True},
-        "xaxis": {"type": "date"},
+        "xaxis": {"type": "date", "title": {"text": axis_title()}},
         "hovermode": "x unified",
         "legend": {"orientation": "h", "y": -0.15},
         "margin": {"l": 64, "r": 16, "t": 16, "b": 48},

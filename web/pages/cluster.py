@@ -126,6 +126,8 @@ def act_on_node(request: SignedInRequest, name: str, verb: str) -> HttpResponse:
         _do(node, verb, reason=request.POST.get("reason", ""), request=request)
     except ClusterError as error:
         show_error(request, error)
+    if request.GET.get("from") == "node":
+        return redirect("node", node.name)
     return redirect(f"{reverse('cluster')}?{request.GET.urlencode()}".rstrip("?"))  # with the filters, at that page
 
 
@@ -138,7 +140,7 @@ def _do(node: Node, verb: str, *, reason: str, request: SignedInRequest) -> None
             drain(node, reason=reason, actor=request.user)
             messages.success(request, f"Draining {node}: its jobs are stopped gracefully and requeued.")
         case "resume":
-            resume(node, actor=request.user)
+            resume(node, actor=request.user, reason=reason)
             node.refresh_from_db()
             back = "is being woken" if node.state == Node.State.WAKING else "is back in service"
             messages.success(request, f"{node} {back}.")

@@ -7,6 +7,7 @@ import plotly.graph_objects as go
 
 from accounting_app.gpu_watch.history import UsePoint
 from web.pages.charts import Figure, line_of, mode_of
+from web.pages.time_zones import axis_time, axis_title
 
 MOST_TICKS = 4
 """Labels of times that lie side by side in a narrow chart; with more they would stand upright and be cut off."""
@@ -31,7 +32,13 @@ def _figure(points: Sequence[UsePoint], values: Sequence[float | None], name: st
     layout = {
         "template": "none",
         "yaxis": axis,
-        "xaxis": {"type": "date", "nticks": MOST_TICKS, "tickangle": 0, "automargin": True},
+        "xaxis": {
+            "type": "date",
+            "title": {"text": axis_title()},
+            "nticks": MOST_TICKS,
+            "tickangle": 0,
+            "automargin": True,
+        },
         "hovermode": "x unified",
         "legend": {"orientation": "h", "y": -0.2},
         "margin": {"l": 56, "r": 16, "t": 8, "b": 40},
@@ -45,7 +52,7 @@ def _figure(points: Sequence[UsePoint], values: Sequence[float | None], name: st
 def _traces(points: Sequence[UsePoint], values: Sequence[float | None]) -> list[Any]:
     lines: dict[str, list[tuple[str, float | None]]] = {}
     for point, value in zip(points, values, strict=True):
-        lines.setdefault(point.name, []).append((point.at.isoformat(), None if value is None else round(value, 1)))
+        lines.setdefault(point.name, []).append((axis_time(point.at), None if value is None else round(value, 1)))
     return [
         go.Scatter(
             x=[at for at, _ in line],

@@ -47,13 +47,14 @@ from jobs_app.models import Attempt, Job, JobEvent
 from jobs_app.submission.conversion import spec_of, write_yaml
 from jobs_app.submission.larger_requests import LargerRequest, requests_against
 from scheduler_app.models import Round
-from web.pages.base import SignedInRequest, emulated_nodes
+from web.pages.base import SignedInRequest, emulated_nodes, unknown_value
 from web.pages.gpu_charts import gpu_figures
 from web.pages.gpu_holders import read_gpu_holders
 from web.pages.job_files import files_tab
 from web.pages.job_log import last_lines_of, log_tab
 from web.pages.job_rows import read_gpu_styles
 from web.pages.progress_charts import progress_figures
+from web.pages.time_zones import zone_at
 
 MOST_ROWS = 20
 """Of the table that says what the charts of progress do."""
@@ -81,7 +82,7 @@ def job(request: SignedInRequest, pk: UUID) -> HttpResponse:
         return _archived(request, pk)
     tab = request.GET.get("tab", "overview")
     if tab not in TABS:
-        raise Http404
+        raise unknown_value("tab", tab, TABS)
     attempts, now = list(seen.attempts.all()), timezone.now()
     spans, styles = state_spans(seen, attempts, now), read_gpu_styles()
     forecast, emulated = read_forecast(seen), emulated_nodes()
@@ -91,7 +92,7 @@ def job(request: SignedInRequest, pk: UUID) -> HttpResponse:
         "attempts": attempts,
         "latest": attempts[-1] if attempts else None,
         "segments": bar_segments([*spans, *coming], attempts, styles),
-        "ticks": axis_ticks([*spans, *coming]),
+        "ticks": axis_ticks([*spans, *coming], timezone.get_current_timezone(), zone_at(now)),
         "coming": coming,
         "on_types": [(name, seconds, styles[name]) for name, seconds in seconds_by_gpus(spans, attempts).items()],
         "restarts": restarts_of(seen, spans, attempts),
@@ -232,7 +233,7 @@ def _attempts(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -
 
 def _events(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
     events = job.events.select_related("actor").order_by("id")
-    days = [(day, list(of_day)) for day, of_day in groupby(events, key=lambda event: event.at.date())]
+    days = [(day, list(of_day)) for day, of_day in groupby(events, key=lambda event: timezone.localdate(event.at))]
     return {"days": days, "longest_comment": MOST_CHARACTERS}
 
 

@@ -113,7 +113,8 @@ class JobRow:
 
     @property
     def can_be_selected(self) -> bool:
-        return self.tasks.unfinished > 0 if self.tasks else not self.job.is_final
+        """A job that has ended can be compared; of an array the unfinished tasks are selected."""
+        return self.tasks.unfinished > 0 if self.tasks else True
 
     @property
     def restarts(self) -> int:
@@ -147,17 +148,31 @@ def count_ended(jobs: JobQuerySet) -> list[StateSegment]:
 
 def read_gpu_styles() -> dict[str, str]:
     """Class of the colour of each GPU type, the same on every page."""
-    return {name: f"gpu-type-{number}" for name, number in _read_colour_numbers().items()}
+    return {name: f"gpu-type-{number}" for name, number in read_colour_numbers().items()}
 
 
 def read_gpu_colours() -> dict[str, str]:
     """Colour of each GPU type, as its class has it, for figures."""
-    return {name: TYPE_COLOURS[number] for name, number in _read_colour_numbers().items()}
+    return {name: TYPE_COLOURS[number] for name, number in read_colour_numbers().items()}
 
 
-def _read_colour_numbers() -> dict[str, int]:
-    names = GpuType.objects.order_by("name").values_list("name", flat=True)
-    return {name: number % len(TYPE_COLOURS) for number, name in enumerate(names)}
+def read_colour_numbers() -> dict[str, int]:
+    """Number of the colour of each GPU type, the same on every page."""
+    return colour_numbers(GpuType.objects.order_by("pk").values_list("pk", "name"))
+
+
+def colour_numbers(types: Iterable[tuple[int, str]]) -> dict[str, int]:
+    """Number of the colour of each GPU type, in the order in which they were added.
+
+    It comes from the type's key, or is the next that no older type has: a type that is added changes no other.
+    """
+    numbers: dict[str, int] = {}
+    free: list[int] = []
+    for pk, name in types:
+        free = free or list(range(len(TYPE_COLOURS)))
+        numbers[name] = min(free, key=lambda number: (number - pk) % len(TYPE_COLOURS))
+        free.remove(numbers[name])
+    return numbers
 
 
 def dots_of(gpus: Mapping[str, int], styles: Mapping[str, str]) -> list[GpuDots]:

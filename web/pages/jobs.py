@@ -8,10 +8,11 @@ from uuid import UUID
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpResponse, QueryDict
+from django.http import Http404, HttpResponse, HttpResponseNotAllowed, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
 from insight_app.explain.array_progress import array_progress
 from insight_app.explain.attempt_explanations import cancel_cost
@@ -21,6 +22,7 @@ from jobs_app.lifecycle.commands import cancel_job, hold_job, release_job, reque
 from jobs_app.models import Attempt, Job, Team
 from jobs_app.models.job import JobQuerySet
 from web.pages.base import DOMAIN_ERRORS, SignedInRequest, job_rows, paginate, show_error
+from web.pages.job import TABS
 from web.pages.job_rows import StateSegment, count_ended, count_states, forecast_time, read_rows, stacked
 from web.pages.job_selection import selected_jobs
 
@@ -47,7 +49,7 @@ def jobs(request: SignedInRequest) -> HttpResponse:
     context = paginate(request, filtered.qs.one_per_array() if arrays_as_one else filtered.qs) | {
         "asked": asked,
         "chips": _chips(asked),
-        "faults": filtered.errors,
+        "faults": dict(filtered.errors) | _unknown(request.GET),
         "views": _views(request.user.get_username(), asked),
         "states": Job.State.choices,
         "teams": teams.values_list("name", flat=True),
@@ -93,11 +95,15 @@ VERBS: dict[str, tuple[Callable[..., None], str]] = {
 
 
 @login_required
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 def act(request: SignedInRequest, pk: UUID, verb: str) -> HttpResponse:
-    """Hold, release or requeue a job."""
+    """Hold, release or requeue a job. With a GET the tab of this name, as `/jobs/ID/logs`."""
+    if request.method != "POST" and verb in TABS:
+        return redirect(f"{reverse('job', args=[pk])}?tab={verb}")
     if verb not in VERBS:
         raise Http404
+    if request.method != "POST":
+        return HttpResponseNotAllowed(["POST"])
     job = get_object_or_404(Job.objects.visible_to(request.user), pk=pk)
     command, outcome = VERBS[verb]
     if _did(request, command, job):
@@ -122,6 +128,14 @@ def _state_bar(asked: QueryDict, seen: JobQuerySet) -> list[tuple[StateSegment, 
     pairs = [(name, value) for name in FILTERS for value in others.getlist(name)]
     segments = [*stacked(count_states(jobs.unfinished())), *count_ended(jobs)]
     return [(one, f"?{urlencode([*pairs, ('state', one.state)])}") for one in segments]
+
+
+def _unknown(asked: QueryDict) -> dict[str, list[str]]:
+    """Query parameters that the page does not have."""
+    known = {*FILTERS, *JobFilter.base_filters, "cursor", "limit"}
+    return {
+        name[:60]: [f"There is no such filter. There are: {', '.join(FILTERS)}."] for name in asked if name not in known
+    }
 
 
 def _without_blanks(asked: QueryDict) -> QueryDict:

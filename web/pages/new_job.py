@@ -7,18 +7,21 @@ from uuid import UUID
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.core.files.uploadedfile import UploadedFile
 from django.http import Http404, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
 from django.utils import timezone
+from django.utils.dateparse import parse_datetime
 from django.views.decorators.http import require_http_methods, require_POST
 
 from accounting_app.fairness.budgets import with_budget_notes
 from cluster_app.models import Node
 from insight_app.explain.dry_run import dry_run
 from insight_app.explain.plan_forecast import forecast_plan
+from jobs_app.code.packing import store_files
 from jobs_app.errors import InvalidSpec
-from jobs_app.forms import JobForm, field_of, fields_of
+from jobs_app.forms import TIMES, JobForm, field_of, fields_of
 from jobs_app.job_archive import archived_job
 from jobs_app.models import Job, Team
 from jobs_app.submission.conversion import parse_yaml, spec_of, write_yaml
@@ -180,15 +183,44 @@ def _parsed(text: str) -> Spec:
     spec = parse_yaml(text)
     if not isinstance(spec, Mapping):
         raise InvalidSpec.at("", "not_a_map", "Write one field per line, e.g. gpus: 1")
-    return dict(spec)
+    return {name: _in_utc(value) if name in TIMES else value for name, value in spec.items()}
+
+
+def _in_utc(value: Any) -> Any:
+    """A time of the YAML without a zone is of UTC, as in a job file and over REST."""
+    try:
+        at = parse_datetime(value) if isinstance(value, str) else None
+    except ValueError:
+        return value
+    return f"{value}Z" if at and timezone.is_naive(at) else value
 
 
 def _submit(request: SignedInRequest, spec: Spec) -> HttpResponse:
+    if files := uploaded_files(request):
+        spec = spec | {"code": _stored(request, spec, files)}
     asked = admitted(with_ids(spec, request.user), request.user, administrator=request.user.is_staff)
     (asked,) = with_budget_notes([asked], timezone.now())
     job = enter(asked)
     messages.success(request, f"{job.name} has been submitted. {asked.note}".strip())
     return redirect("jobs") if job.array_id else redirect("job", job.pk)
+
+
+def uploaded_files(request: SignedInRequest) -> "dict[str, UploadedFile[Any]]":
+    """Uploaded files by their paths: those of a folder as the script told them, without the name of the folder."""
+    files = {file.name or "": file for file in request.FILES.getlist("files")}
+    folder, paths = request.FILES.getlist("folder"), request.POST.get("paths", "").split("\n")
+    if len(paths) != len(folder):  # without the script only their names are known
+        paths = [file.name or "" for file in folder]
+    return files | {path.strip().partition("/")[2] or path.strip(): f for path, f in zip(paths, folder, strict=True)}
+
+
+def _stored(request: SignedInRequest, spec: Spec, files: "Mapping[str, UploadedFile[Any]]") -> str:
+    """The digest of the files as an archive of the job's team."""
+    teams = Team.objects.current() if request.user.is_staff else Team.objects.current().filter(members=request.user)
+    team = teams.filter(name=spec["team"]).first() if spec.get("team") else Team.objects.default_of(request.user)
+    if team is None:
+        raise InvalidSpec.at("/team", "no_such_team", "Choose a team: the files are stored for it.")
+    return store_files(files, team=team, user=request.user).digest
 
 
 def _page(

@@ -55,7 +55,8 @@ def node(request: SignedInRequest, name: str) -> HttpResponse:
         "gpus": (gpus := _gpus(seen, now)),
         "slowness": _slowness_of_node([gpu for gpu, _ in gpus]),
         "attempts": _attempts_lately(request, seen),
-        "events": seen.events.select_related("actor")[:SHOWN],
+        "events": (events := seen.events.select_related("actor")[:SHOWN]),
+        "taken_out": next((event for event in events if event.message == seen.reason), None) if seen.reason else None,
     }
     return render(request, "pages/node.html", context)
 

@@ -9,6 +9,7 @@ import plotly.graph_objects as go
 from jobs_app.measurement.progress_curves import PointOfTime
 from web.pages.charts import Figure, line_of
 from web.pages.gpu_charts import MOST_TICKS
+from web.pages.time_zones import axis_time, axis_title
 
 FROM_ZERO = {"steps/s"}
 """Quantities whose axis begins at 0, so that noise in the third digit of a steady rate does not fill the axis."""
@@ -27,14 +28,20 @@ def _figure(name: str, values: Sequence[tuple[datetime, float]], starts: Sequenc
     layout = {
         "template": "none",
         "yaxis": _vertical_axis(name),
-        "xaxis": {"type": "date", "nticks": MOST_TICKS, "tickangle": 0, "automargin": True},
+        "xaxis": {
+            "type": "date",
+            "title": {"text": axis_title()},
+            "nticks": MOST_TICKS,
+            "tickangle": 0,
+            "automargin": True,
+        },
         "hovermode": "x unified",
         "margin": {"l": 56, "r": 16, "t": 8, "b": 40},
         "height": 260,
         "shapes": [_line_at(at) for at in starts],
     }
     trace = go.Scatter(
-        x=[at.isoformat() for at, _ in values],
+        x=[axis_time(at) for at, _ in values],
         y=[value for _, value in values],
         name=name,
         mode="lines",
@@ -51,6 +58,6 @@ def _vertical_axis(name: str) -> dict[str, Any]:
 
 
 def _line_at(at: datetime) -> dict[str, Any]:
-    x = at.isoformat()
+    x = axis_time(at)
     line = {"color": "#888", "width": 1, "dash": "dot"}
     return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": line}

@@ -26,7 +26,7 @@ from insight_app.models import ForecastRun
 from insight_app.start_forecasts.accuracy import COVERED, FEWEST, MOST_OUTCOMES, judge_by_team, judge_job_forecasts
 from insight_app.start_forecasts.deadlines import judge_deadlines
 from jobs_app.measurement.energy import Energy
-from web.pages.base import SignedInRequest
+from web.pages.base import SignedInRequest, ToldReader
 from web.rest.downloads import csv_answer
 
 
@@ -88,9 +88,9 @@ def _month(text: str, today: date) -> date:
     try:
         month = datetime.strptime(text, "%Y-%m").date()  # noqa: DTZ007  # a month has no zone
     except ValueError:
-        raise Http404 from None
+        raise Http404(ToldReader(f"month={text[:60]} is no month: write one as 2026-11.")) from None
     if month > today:
-        raise Http404
+        raise Http404(ToldReader(f"The month {text} has not begun."))
     return month
 
 

@@ -123,8 +123,8 @@ def group_by_reason(decisions: Iterable[dict[str, Any]]) -> list[WaitingGroup]:
     return sorted(named, key=lambda group: -len(group.decisions))
 
 
-def prices_figure(history: Sequence[PricesOfRound]) -> Figure:
-    """Shadow price of each GPU type by round, as steps."""
+def prices_figure(history: Sequence[PricesOfRound], numbers: Mapping[str, int]) -> Figure:
+    """Shadow price of each GPU type by round, as steps; `numbers`: places of the types in the palette."""
     names = sorted({name for one in history for name in one.prices})
     traces = [
         go.Scatter(
@@ -132,9 +132,9 @@ def prices_figure(history: Sequence[PricesOfRound]) -> Figure:
             y=[one.prices.get(name) for one in history],
             name=name.upper(),
             mode="lines+markers" if len(history) == 1 else "lines",
-            line=line_of(position) | {"shape": "hv"},
+            line=line_of(numbers.get(name, len(numbers))) | {"shape": "hv"},
         )
-        for position, name in enumerate(names)
+        for name in names
     ]
     layout = {
         "template": "none",

@@ -23,6 +23,7 @@ from scheduler_app.models import Round
 from scheduler_app.round.archive import Archived, archive_of, is_damaged
 from scheduler_app.round.replay import replay_round
 from web.pages.base import SignedInRequest, paginate, show_error
+from web.pages.job_rows import read_colour_numbers
 from web.pages.round_tables import fold_idle, group_by_reason, prices_figure, strip_of
 from web.rest.pagination import ByNumber
 
@@ -101,7 +102,11 @@ def _changes(request: SignedInRequest, record: Round, archived: Archived) -> dic
 
 def _prices(number: int) -> dict[str, Any]:
     history = prices_up_to(number)
-    return {"price_history": history[::-1], "price_figure": prices_figure(history)} if history[-1:] else {}
+    return (
+        {"price_history": history[::-1], "price_figure": prices_figure(history, read_colour_numbers())}
+        if history[-1:]
+        else {}
+    )
 
 
 def _split_by_sight(request: SignedInRequest, number: int, archived: Archived) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
+from django.db import DatabaseError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -15,7 +16,7 @@ from django.views.decorators.http import require_safe
 
 from accounting_app.models import RetentionRun
 from jobs_app.job_archive import archive_files
-from jobs_app.models import Team
+from jobs_app.models import SiteAnnouncement, Team
 from operations.backup import last_backup
 from operations.client_wheel import client_wheel, wheel_name
 from operations.health import scheduler_health
@@ -24,6 +25,7 @@ from operations.retention import EVERY, RETENTION_RULES, count_expired
 from operations.site import engines, host, processes, settings_of, versions
 from scheduler_app.models import PolicySetting
 from web.pages.base import SignedInRequest
+from web.pages.terms import TERMS
 
 
 @login_required
@@ -74,6 +76,31 @@ def wheel_address(request: HttpRequest) -> dict[str, Any]:
     """Context processor: address of the wheel, as the reader reaches the service."""
     address = SimpleLazyObject(lambda: request.build_absolute_uri(reverse("client-wheel", args=[wheel_name()])))
     return {"wheel_address": address}
+
+
+def texts_of_site(request: HttpRequest) -> dict[str, Any]:
+    """Context processor: the page's time zone, announcements, and whom to ask for help."""
+    return {
+        "ZONE": timezone.get_current_timezone_name(),
+        "announcements": SimpleLazyObject(lambda: _announcements(request)),
+        "help_contact": settings.MOTLEY_HELP_CONTACT,
+    }
+
+
+def _announcements(request: HttpRequest) -> list[SiteAnnouncement]:
+    """Those in force; before login only those that are meant for it."""
+    found = SiteAnnouncement.objects.in_force(timezone.now())
+    try:
+        return list(found if request.user.is_authenticated else found.filter(before_login=True))
+    except DatabaseError:  # the page that says so has to be shown
+        return []
+
+
+@login_required
+@require_safe
+def glossary_page(request: SignedInRequest) -> HttpResponse:
+    """Words that pages explain."""
+    return render(request, "pages/glossary.html", {"terms": TERMS})
 
 
 @require_safe

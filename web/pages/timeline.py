@@ -8,7 +8,7 @@ from typing import Any
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import User
 from django.core.paginator import Page, Paginator
-from django.http import Http404, HttpResponse, StreamingHttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
@@ -20,7 +20,7 @@ from cluster_app.models import GpuType, Node
 from insight_app.timeline.export import COLUMNS, export_rows
 from insight_app.timeline.reading import Timeline, Viewer, nodes_of_runs, read_gpus, read_gpus_of_runs, read_timeline
 from insight_app.timeline.time_range import DEFAULT, WINDOWS, Frame, shortest_window
-from web.pages.base import SignedInRequest
+from web.pages.base import SignedInRequest, unknown_value
 from web.pages.charts import Figure
 from web.pages.timeline_by_node import LinkOfWindow, rows_by_node
 from web.pages.timeline_chart import Chart, timeline_figure
@@ -59,9 +59,11 @@ def timeline_page(request: SignedInRequest) -> HttpResponse | StreamingHttpRespo
 
 def _asked(request: SignedInRequest, types: list[str]) -> TimelineQuery:
     get = request.GET.get
-    asked = TimelineQuery(get("by", "node"), get("window", ""), get("gpu_type", ""), get("page", "1"))
-    if asked.by not in BY or asked.window not in ("", *WINDOWS) or asked.gpu_type not in ("", *types):
-        raise Http404
+    asked = TimelineQuery(get("by", "") or "node", get("window", ""), get("gpu_type", ""), get("page", "1"))
+    known = {"by": (asked.by, BY), "window": (asked.window, WINDOWS), "gpu_type": (asked.gpu_type, types)}
+    for name, (value, choices) in known.items():
+        if value not in ("", *choices):
+            raise unknown_value(name, value, choices)
     return asked
 
 

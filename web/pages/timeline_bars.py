@@ -9,7 +9,8 @@ from insight_app.timeline.merging import Block
 from insight_app.timeline.presence import presence
 from insight_app.timeline.reading import ExpectedRun, Timeline
 from simulation.results.gantt import Bar
-from web.pages.timeline_chart import EXPECTED_OPACITY, expected_label, expected_link, milliseconds, run_label, run_link
+from web.pages.time_zones import axis_ms
+from web.pages.timeline_chart import EXPECTED_OPACITY, expected_label, expected_link, run_label, run_link
 
 OPACITIES = 4
 """Of blocks of short runs, by the part of their time that they fill; few, because each is an outline."""
@@ -42,7 +43,7 @@ def _block_bar(timeline: Timeline, block: Block) -> Bar:
     run = None if index is None else timeline.runs[index]
     label, link = (run_label(run), run_link(run)) if run else (_density_label(block), "")
     opacity = 1.0 if density >= 1 else ceil(density * OPACITIES) / OPACITIES
-    return Bar(milliseconds(start_s), milliseconds(end_s), row + (rows - 1) / 2, label, rows - 0.15, opacity, link)
+    return Bar(axis_ms(start_s), axis_ms(end_s), row + (rows - 1) / 2, label, rows - 0.15, opacity, link)
 
 
 def _density_label(block: Block) -> str:
@@ -59,7 +60,7 @@ def expected_bars(
     for one, row, rows in places:
         group, link = group_of(one), expected_link(one)
         for part in presence(one.forecast, timeline.frame.now, timeline.frame.until):
-            start, end = milliseconds(part.since.timestamp()), milliseconds(part.until.timestamp())
+            start, end = axis_ms(part.since.timestamp()), axis_ms(part.until.timestamp())
             opacity, label = round(EXPECTED_OPACITY * part.probability, 2), expected_label(one, part.probability)
             bars[group].append(Bar(start, end, row + (rows - 1) / 2, label, rows - 0.15, opacity, link))
     return bars

@@ -13,8 +13,9 @@ from insight_app.timeline.reading import ExpectedRun, Run, Timeline, TimelineGpu
 from scheduler_app.models import TimeWindow
 from simulation.results.gantt import FEW, Bar, BarSeries
 from web.pages.charts import OKABE_ITO
+from web.pages.time_zones import axis_ms
 from web.pages.timeline_bars import Place, bin_s, block_bars, expected_bars, spans_s
-from web.pages.timeline_chart import OTHERS, Chart, colours_of, milliseconds, series_of, ticks_that_fit
+from web.pages.timeline_chart import OTHERS, Chart, colours_of, series_of, ticks_that_fit
 
 NODE_GAP, TYPE_GAP = 0.5, 1.0
 """Empty rows after the GPUs of a node and of a GPU type."""
@@ -200,4 +201,4 @@ def _bar_over(rows: RowGroup, start_s: float, end_s: float, label: str, link: st
     """A bar over all rows of a node."""
     first, number = rows
     middle = first + (number - 1) / 2
-    return Bar(milliseconds(start_s), milliseconds(end_s), middle, label, number, OUTAGE_OPACITY, link)
+    return Bar(axis_ms(start_s), axis_ms(end_s), middle, label, number, OUTAGE_OPACITY, link)

@@ -9,6 +9,7 @@ from insight_app.timeline.reading import ExpectedRun, Run
 from insight_app.timeline.time_range import Frame
 from simulation.results.gantt import Bar, BarSeries, gantt_figure, row_px
 from web.pages.charts import OKABE_ITO, Figure
+from web.pages.time_zones import axis_time
 
 OTHERS = "other teams"
 HIDDEN = "another team"
@@ -39,11 +40,16 @@ class Chart:
 def timeline_figure(chart: Chart, frame: Frame) -> Figure:
     """The chart with a date axis over the frame; what lies ahead of now is shaded."""
     figure = gantt_figure(chart.series, chart.rows, chart.ticks, when=WHEN)
-    since, now, until = (milliseconds(at.timestamp()) for at in (frame.since, frame.now, frame.until))
+    since, now, until = map(axis_time, (frame.since, frame.now, frame.until))
     height = figure["layout"]["height"]
     everywhere = {"yref": "paper", "y0": 0, "y1": 1}
     figure["layout"] |= {
-        "xaxis": {"type": "date", "range": [since, until], "tickangle": 0, "side": "top"},
+        "xaxis": {
+            "type": "date",
+            "range": [since, until],
+            "tickangle": 0,
+            "side": "top",
+        },
         "showlegend": chart.legend,
         "legend": {"orientation": "h", "y": 1 - TOOLS_PX / height, "yanchor": "top", "yref": "container", "x": 0},
         "margin": {"l": _left_px(chart.ticks.values()), "r": 12, "t": 96 if chart.legend else 68, "b": 24},
@@ -74,11 +80,6 @@ def colours_of(names: Iterable[str]) -> dict[str, str]:
 def series_of(bars: Mapping[str, Sequence[Bar]], colours: Mapping[str, str]) -> list[BarSeries]:
     """A series for each name that has bars; grey where the name has no colour."""
     return [BarSeries(escape(name), colours.get(name, GREY), of_name) for name, of_name in sorted(bars.items())]
-
-
-def milliseconds(seconds: float) -> int:
-    """Since the epoch, as Plotly's date axis takes them; whole ones, which are shorter in JSON."""
-    return round(seconds * 1000)
 
 
 def run_label(run: Run) -> str:

@@ -13,8 +13,9 @@ from insight_app.timeline.merging import Block, merge_spans
 from insight_app.timeline.presence import presence
 from insight_app.timeline.reading import Timeline
 from simulation.results.gantt import Bar
+from web.pages.time_zones import axis_ms
 from web.pages.timeline_bars import bin_s, block_bars, expected_bars, spans_s
-from web.pages.timeline_chart import EXPECTED_OPACITY, Chart, colours_of, milliseconds, series_of, ticks_that_fit
+from web.pages.timeline_chart import EXPECTED_OPACITY, Chart, colours_of, series_of, ticks_that_fit
 
 TEAM_BINS = 240
 TEAM_ROWS = 2
@@ -113,4 +114,4 @@ def _level_bar(row: int, team: str, start_s: float, end_s: float, gpus: float, *
     height = most * gpus / peak
     opacity = EXPECTED_OPACITY if start_s >= now_s else 1.0
     label = f"{escape(team)}<br>{gpus:.4g} GPUs" + (" expected" if start_s >= now_s else "")
-    return Bar(milliseconds(start_s), milliseconds(end_s), row - 0.45 + most - height / 2, label, height, opacity)
+    return Bar(axis_ms(start_s), axis_ms(end_s), row - 0.45 + most - height / 2, label, height, opacity)

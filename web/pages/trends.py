@@ -6,7 +6,7 @@ from statistics import median
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_safe
@@ -27,7 +27,7 @@ from accounting_app.fairness.share_explanations import read_circumstances, sente
 from accounting_app.fairness.usage_ledger import jain_index_of_teams, team_shares
 from scheduler_app.finish_time import rhos_since
 from scheduler_app.models import PolicySetting
-from web.pages.base import SignedInRequest
+from web.pages.base import SignedInRequest, unknown_value
 from web.pages.charts import (
     delivered_figure,
     fairness_figure,
@@ -37,6 +37,7 @@ from web.pages.charts import (
     states_figure,
     utilization_figure,
 )
+from web.pages.job_rows import read_colour_numbers
 
 
 @login_required
@@ -69,10 +70,10 @@ def utilization_page(request: SignedInRequest) -> HttpResponse:
     context = {
         "uses": type_uses(now - window.length),
         "points": points,
-        "figure": over(utilization_figure(points), window.length, now),
+        "figure": over(utilization_figure(points, read_colour_numbers()), window.length, now),
         "states": states,
         "states_figure": over(states_figure(states), window.length, now),
-        "days": hours_of_days(now),
+        "days": hours_of_days(now, timezone.get_current_timezone()),
         "hours": range(24),
     }
     return render(request, "pages/utilization.html", context | _choice(key))
@@ -95,7 +96,7 @@ def _complete(points: Sequence[Point], window: Window, now: datetime) -> list[Po
 def _window(request: SignedInRequest) -> tuple[str, Window]:
     key = request.GET.get("window", "1h")
     if key not in WINDOWS:
-        raise Http404
+        raise unknown_value("window", key, WINDOWS)
     return key, WINDOWS[key]
 
 

@@ -15,7 +15,7 @@ from motley_client.errors import AuthError, Conflict, NotFound
 from motley_client.exit_codes import EXPECTED, report_error
 from motley_client.lookup import array_named, connect, find_job, find_jobs
 from motley_client.responses import ACTIVE_STATES, FINAL_STATES, Array, Job, JobDetail, JobGpus, QueueForecast, State
-from motley_client.spec import SpecError, merged, pairs_of
+from motley_client.spec import SpecError, gpus_of, merged, pairs_of
 from motley_client.tables.job_columns import COLUMNS, chosen_columns, columns_of
 from motley_client.tables.jobs import (
     attempts_table,
@@ -247,18 +247,34 @@ def change(
         str | None, typer.Option(metavar="TIME", help="New deadline, e.g. now+3hours or 16:00; none removes it.")
     ] = None,
     retries: Annotated[int | None, typer.Option(help="Maximum number of restarts after failures.")] = None,
+    gpus: Annotated[str | None, typer.Option(metavar="N", help="GPUs of a job that waits, e.g. 4, or 1-8.")] = None,
+    gpu_type: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TYPE", help="GPU types of a job that waits; repeat for several; any: all types."),
+    ] = None,
+    command: Annotated[str | None, typer.Option(metavar="TEXT", help="Command line of a job that waits.")] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Set this variable of a job that waits, keep the others."),
+    ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Change a job. Of a finished job only the name and the tags can be changed."""
-    fields = merged({}, {"name": name, "weight": weight, "retries": retries})
+    """Change a job. Of a finished job only the name and the tags, of a job that waits also what it requests."""
+    fields = merged({}, {"name": name, "weight": weight, "retries": retries, "gpus": gpus_of(gpus)})
+    fields |= {} if command is None else {"command": command}
+    fields |= {} if not gpu_type else {"gpu_types": [] if gpu_type == ["any"] else gpu_type}
     fields |= {} if time_limit is None else {"time_limit": None if time_limit == "none" else time_limit}
     fields |= {} if deadline is None else {"deadline": deadline_of(None if deadline == "none" else deadline, now())}
     fields |= {} if begin is None else {"begin_time": begin_time_of(None if begin == "none" else begin, now())}
     tags = pairs_of("--tag", tag or [])
-    if not (fields or tags or untag):
+    variables = pairs_of("--env", env or [])
+    if not (fields or tags or untag or variables):
         raise SpecError("Nothing to change: give at least one option, e.g. --weight 2.")
     with connect(context) as client:
-        changed = _change(client, find_job(client, job)["id"], fields, tags, set(untag or []))
+        found = find_job(client, job)
+        if variables:
+            fields["env"] = client.job(found["id"])["spec"].get("env", {}) | variables
+        changed = _change(client, found["id"], fields, tags, set(untag or []))
     if output is Output.TABLE:
         say("Changed.")
     emit(output, changed, names=[changed["id"]], table=lambda: job_details(changed, now=now()))

@@ -21,10 +21,12 @@ from insight_app.start_forecasts.wording import BEYOND, LATE_S, format_interval,
 from jobs_app.models import Attempt, Job
 from scheduler_app.policy.catalogue import kind_of
 from simulation.results.time_units import format_duration
+from web.pages.time_zones import in_page_zone, moment, zone_at
 
 register = template.Library()
 register.filter(array_summary)
 register.filter(gpu_time)
+register.filter(in_page_zone)
 
 LEAST_PERCENT = 1e-5
 NOTHING = "\N{EN DASH}"
@@ -50,7 +52,7 @@ def held_s(attempt: Attempt) -> float | None:
 
 @register.filter
 def ago(at: datetime | None) -> SafeString | str:
-    """Relative time, e.g. 12 s ago; the exact time on hover, converted to local time by the page's script."""
+    """Relative time, e.g. 12 s ago; the exact time on hover."""
     if at is None:
         return NOTHING
     seconds = (timezone.now() - at).total_seconds()
@@ -67,33 +69,34 @@ def coming(interval: Interval) -> SafeString | str:
 
 @register.filter
 def by_clock(interval: Interval) -> SafeString | str:
-    """Times at which an event is expected, e.g. at 15:40 (15:10 to 16:30) UTC; the script makes them local."""
+    """Times at which an event is expected, e.g. at 15:40 (15:10 to 16:30) CET."""
     if interval.median is None or overdue_s(interval, timezone.now()) >= LATE_S:
         return coming(interval)
     least, median, most = (_clock_time(at) for at in (interval.low, interval.median, interval.high))
+    zone = zone_at(interval.median)
     if _clock_words(interval.low) == _clock_words(interval.high):
-        return format_html("at about {}<span data-utc> UTC</span>", median)
-    return format_html("at {} ({} to {})<span data-utc> UTC</span>", median, least, most)
+        return format_html("at about {} {}", median, zone)
+    return format_html("at {} ({} to {}) {}", median, least, most, zone)
 
 
 @register.filter
 def clock_time(at: datetime) -> SafeString:
-    """Hour and minute, in the zone of the reader, with the day where it is not today."""
-    return format_html("{}<span data-utc> UTC</span>", _clock_time(at))
+    """Hour and minute, with the day where it is not today, and the zone."""
+    return format_html("{} {}", _clock_time(at), zone_at(at))
 
 
 def _clock_time(at: datetime | None) -> SafeString | str:
     if at is None:
         return BEYOND
-    template = '<time datetime="{}" data-clock title="{} UTC">{}</time>'
-    return format_html(template, at.isoformat(), f"{at:%F %T}", _clock_words(at))
+    return _time(at, _clock_words(at))
 
 
 def _clock_words(at: datetime | None) -> str:
     """Hour and minute, with the day where it is not today."""
     if at is None:
         return BEYOND
-    return f"{at:%H:%M}" if at.date() == timezone.now().date() else f"{at:%a %H:%M}"
+    local = timezone.localtime(at)
+    return f"{local:%H:%M}" if local.date() == timezone.localdate() else f"{local:%a %H:%M}"
 
 
 @register.filter
@@ -110,14 +113,18 @@ def made_at(forecasts: Mapping[UUID, ShownForecast]) -> datetime | None:
 
 @register.filter
 def clock(at: datetime | None) -> SafeString | str:
-    """Time of day."""
-    if at is None:
-        return NOTHING
-    return _time(at, f"{at:%H:%M:%S}")
+    """Time of day in the page's zone."""
+    return NOTHING if at is None else _time(at, f"{timezone.localtime(at):%T}")
+
+
+@register.filter
+def minute(at: datetime | None) -> SafeString | str:
+    """Date and time in the page's zone, which is named: 2026-11-28 14:05 CET."""
+    return NOTHING if at is None else _time(at, moment(at))
 
 
 def _time(at: datetime, words: str) -> SafeString:
-    return format_html('<time datetime="{}" title="{} UTC">{}</time>', at.isoformat(), f"{at:%F %T}", words)
+    return format_html('<time datetime="{}" title="{}">{}</time>', at.isoformat(), moment(at, seconds=True), words)
 
 
 def _largest(seconds: float) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from django import template
+from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
@@ -23,7 +24,11 @@ def log_lines(lines: Sequence[ShownLine]) -> SafeString:
 
 
 def _line(line: ShownLine, gang: SafeString | str) -> SafeString:
-    at = format_html(' data-at="{}" data-mark="{} "', line.at.isoformat(), f"{line.at:%H:%M:%S}") if line.at else ""
+    at = (
+        format_html(' data-at="{}" data-mark="{} "', line.at.isoformat(), f"{timezone.localtime(line.at):%T}")
+        if line.at
+        else ""
+    )
     pieces = format_html_join("", "{}", ((_piece(piece),) for piece in line.pieces))
     return format_html(
         '<span class="log-line {}" data-stream="{}" data-rank="{}"{}{}>{}\n</span>',
