@@ -1,16 +1,16 @@
 r"""Primal-dual interior-point method for the program over time, by elimination down to the rows of capacity.
 
-The program of `allocation.plan.program`, per job of a row, with its slacks r (time), z (late work) and g (capacity), and its
-dual, whose slacks are the reduced costs s:
+The program of `allocation.plan.program`, per job of a row, has the slacks r (time), z (late work) and g (capacity), and
+its dual the reduced costs s:
 
 .. math::
     s_{iqk} = (\kappa_{iq} - \alpha_i) f_{ik} + \sigma_{iq} + p_{t(q)} u_{\cdot k} \ge 0, \qquad
     \sigma \ge 0, \qquad \alpha_i \le \kappa_i^{\text{late}}, \qquad p \ge 0
 
-Both are feasible from the start, so that every iterate has a value, a bound and their gap, sum x s + sum r sigma + .... A
-Newton step for the perturbed complementarity conditions x s = mu, predictor and corrector (Mehrotra), is solved by
-elimination: x and s are a diagonal, sigma a diagonal within each job, alpha a number of each job. What is left is a
-system with a row per GPU type and interval, which is positive definite. With D = x / s a job adds to it
+Both are feasible from the start, so that every iterate has a value, a bound and their gap, sum x s + sum r sigma + ...
+A Newton step for the perturbed complementarity conditions x s = mu, predictor and corrector (Mehrotra), is solved by
+elimination: x and s are a diagonal, sigma is a diagonal within each job, and alpha a number of each job. What is left
+is a system with a row per GPU type and interval, which is positive definite. With D = x / s a job adds to it
 
 .. math::
     \textstyle\sum_k D u u^T - \frac{h_u h_u^T}{h_1} - \frac{a a^T}{b}, \qquad
@@ -41,6 +41,10 @@ TO_BOUNDARY = 0.99
 """Part of the way to the boundary that a step goes at most."""
 ROUNDING = 1e-6
 """Part of the capacity of an interval that rounding errors may be."""
+MOST_CORRECTION = 10.0
+"""Second-order terms of a step at most, as a multiple of the complementarity that is aimed at."""
+START_LEVEL = 10.0
+"""Complementarity of the first point's time rows, as a multiple of the cost that an average piece of a job has."""
 NOTHING = 1e-6
 """Part of the cost of all work being late below which a cost is taken to be none."""
 SHARE = 0.7
@@ -106,7 +110,7 @@ class _Method:
         self.p = np.repeat(SHARE * np.maximum(worth, 1e-6 * max(float(worth.max()), 1e-12))[:, None], n, axis=1)
         self.g = self.room - used
         course = sum(float(it.count @ it.alpha) for it in self.jobs)
-        level = course / sum(float(it.count.sum()) * it.length.shape[1] for it in self.jobs)
+        level = START_LEVEL * course / sum(float(it.count.sum()) * it.length.shape[1] for it in self.jobs)
         for it in self.jobs:
             it.set_reduced_costs(self.p, level)
 
@@ -305,7 +309,7 @@ class _Jobs:
 
     def aim_at(self, level: float) -> None:
         """Corrector: the same for complementarities at the level, with the second-order terms of the predictor."""
-        x = level - self._dx * self._ds
+        x = level - np.clip(self._dx * self._ds, -MOST_CORRECTION * level, MOST_CORRECTION * level)
         x /= self.s
         x -= self.x
         r = (level - self._dr * self._dsigma) / self.sigma - self.r
@@ -322,7 +326,8 @@ class _Jobs:
         used = self.count[:, None, None] * (sums[..., 2:] - self._hu * per_h[..., None])
         T = self._a.shape[1] // self._u.shape[2]
         direct = self._by_interval(used).sum(axis=0)
-        return direct - ((self.count * self._done / self._b) @ self._a).reshape(T, -1)
+        through_work: Floats = ((self.count * self._done / self._b) @ self._a).reshape(T, -1)
+        return np.asarray(direct - through_work)
 
     def solve(self, dp: Floats) -> None:
         """Directions of everything, from that of the prices; and how fast they lead to the boundary."""

@@ -19,7 +19,7 @@ def plain_program(program: PlanProgram, *, time_limit_s: float | None = None) ->
         Time ran out.
     """
     T, S, N = program.rate, program.steps, program.count
-    m, Q, n, I = len(T), program.length_s.shape[1], len(program.usage), len(program.ends_s)
+    m, Q, n, intervals = len(T), program.length_s.shape[1], len(program.usage), len(program.ends_s)
     i, k = program.possible.nonzero()
     i, k, q = np.repeat(i, Q), np.repeat(k, Q), np.tile(np.arange(Q), i.size)
     x, z = np.arange(i.size), i.size + np.arange(m)
@@ -31,7 +31,7 @@ def plain_program(program: PlanProgram, *, time_limit_s: float | None = None) ->
     )
     columns = np.concatenate([x, x, z, *(x for _ in range(n))])
     entries = np.concatenate([np.ones(x.size), -f, -np.ones(m), *u])
-    shape = (m * Q + m + I * n, x.size + m)
+    shape = (m * Q + m + intervals * n, x.size + m)
     return maximize(
         -np.concatenate([N[i] * program.cost_h[i, q] * f, N * program.late_h]),
         scipy.sparse.csr_array((entries, (rows, columns)), shape=shape),

@@ -157,7 +157,7 @@ class PlanProgram:
     @property
     def pieces(self) -> int:
         """Pieces of each interval."""
-        return self.length_s.shape[1] // max(len(self.ends_s), 1)
+        return int(self.length_s.shape[1]) // max(len(self.ends_s), 1)
 
 
 def doubling_intervals(round_s: float, horizon_s: float) -> Floats:

@@ -55,8 +55,9 @@ def _hull(rate: Floats, gpus: Ints) -> Bools:
 class JobBlock:
     """Rows of a program with their V configurations each; what is padded has a speed and a usage of 0.
 
-    rows (b,); speed f (b, V), part of the work per second; usage u (b, V, n), times the probability to use it;
-    length l and cost kappa (b, Q), and least (b, Q), the length in an interior point; late (b,); count N (b,); name (b, V), the configuration, -1 where it is padded.
+    rows (b,); speed f (b, V), part of the work per second; usage u (b, V, n), times the probability to use it; length l
+    and cost kappa (b, Q), and least (b, Q), the length in an interior point; late (b,); count N (b,); name (b, V), the
+    configuration, -1 where it is padded.
     """
 
     rows: Ints
