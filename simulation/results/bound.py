@@ -166,7 +166,7 @@ def _least_s_together(work: _Work) -> float:
     if not some.least_s.size:
         return 0.0
     rate = np.where(fits, some.course.speed, 0)
-    return makespan(Problem.of(rate, work.usage, work.capacity, remaining_steps=some.least_s)).bound
+    return float(makespan(Problem.of(rate, work.usage, work.capacity, remaining_steps=some.least_s)).bound)
 
 
 def _ends_s(work: _Work, last_s: float, intervals: int) -> Floats:
