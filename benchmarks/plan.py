@@ -53,13 +53,13 @@ def _inside(jobs: int, gap: float, *words: str) -> str:
 
 def _measured(jobs: int, gap: float, *, whole: bool) -> str:
     import numpy as np
-    import scipy  # noqa: F401  # loaded before the clock starts
 
     from allocation.plan.plain_program import plain_program
     from allocation.plan.program import PlanProgram, doubling_intervals
     from allocation.plan.solution import solve_plan
     from allocation.solvers.linear_program import SolverFailed
 
+    solve_plan(PlanProgram.of([[1]], [[1]], [1], [1], steps=[1]))  # what is loaded at the first call
     rng = np.random.default_rng(0)
     usage = np.kron(np.array(GANGS), np.eye(TYPES, dtype=int))
     gpus, speed = usage.sum(axis=0), np.array([1.0, 2.5, 5.0])
