@@ -15,7 +15,8 @@ interval is done there without GPUs.
 arrival) has its mean date c / 2 later. The cost of c seconds, c^2 / 2, is convex, and is replaced by the tangents at 0,
 c_1 and the whole length A that is left after the arrival: pieces of c_1 / 2, A / 2 and the rest, in which a second
 costs b, b + c_1 and b + A. The fastest configurations are in the first pieces, as is best for any schedule; it may
-leave gaps, which only make it later. With c_1 the P of a short job, or A / 2, a job alone has its exact completion.
+leave gaps, which only make it later. With c_1 where the job would end if it were alone, it has its exact completion
+then; elsewhere c_1 is the P of a short job, or A / 2.
 
 **Makespan.** For each of some arrivals a, the jobs that arrive from then on cannot be done earlier than a plus the
 least time in which GPUs, taken as divisible, do their work (a linear program, by the certified bound of the policy
@@ -182,11 +183,18 @@ def _ends_s(work: _Work, last_s: float, intervals: int) -> Floats:
     return np.array(ends)
 
 
+def _tangents(work: _Work, begins: Floats, left: Floats) -> Floats:
+    """Seconds c_1 (m, T) of the middle tangent: where a job alone ends in the interval, else what halves it."""
+    rest = work.least_s[:, None] - (begins - work.begin_s[:, None])
+    ends_here = (rest > 0) & (rest < left)
+    return np.where(ends_here, rest, np.minimum(work.least_s[:, None], left / 2))
+
+
 def _program(work: _Work, ends_s: Floats) -> PlanProgram:
     """The program over time, with the pieces of each interval; costs are hours since each job's work may begin."""
     begins = np.maximum(np.append(0, ends_s[:-1]), work.begin_s[:, None])
     left = np.maximum(ends_s - begins, 0)
-    at = np.where(work.least_s[:, None] < left, work.least_s[:, None], left / 2)
+    at = _tangents(work, begins, left)
     lengths = np.stack([at / 2, left / 2, (left - at) / 2], axis=2)
     costs = (begins - work.begin_s[:, None])[..., None] + np.stack([np.zeros_like(at), at, left], axis=2)
     late_s = np.maximum(ends_s[-1], work.begin_s) - work.begin_s

@@ -58,6 +58,15 @@ def test_jobs_that_need_no_gpu_of_each_other_are_as_fast_as_alone(bound):
     assert found.avg_jct_h == pytest.approx(found.alone_jct_h)
 
 
+def test_contention_of_few_jobs_counts_beside_many_that_are_as_fast_as_alone(bound):
+    """Two equal jobs on one T4; the others, on V100s of their own, end a quarter after the begin of an interval."""
+    alone = [(0, 1, 12_000, "v100"), *[(0, 1, 1250, "v100")] * 12]
+    waits_s = bound([(0, 1, 1250, "t4")], "t4=1").avg_jct_h * HOUR_S
+    found = bound([*alone, *[(0, 1, 1250, "t4")] * 2], "v100=13,t4=1", gap=1e-4, intervals=12)
+    extra_s = (found.avg_jct_h - found.alone_jct_h) * 15 * HOUR_S
+    assert 0.78 * waits_s <= extra_s <= waits_s
+
+
 @pytest.mark.parametrize("n", [2, 5, 10])
 def test_identical_jobs_on_one_gpu_wait_for_each_other(bound, n):
     """Of n jobs of P seconds, one after the other, the mean completion is (n + 1) P / 2."""
