@@ -10,6 +10,7 @@ from simulation.__main__ import main
 from simulation.clock.fastest_course import FastestCourse
 from simulation.results.bound import bound_of
 from simulation.scenario.scenario import Scenario
+from tests.reference import reference
 
 HEADER = "name,arrival_s,gpus,min_gpus,max_gpus,duration_s,gpu_types"
 HOUR_S = 3600
@@ -192,3 +193,24 @@ def test_a_comparison_of_shared_gpus_has_no_bound(call):
     code, _, err = call("--policy", "makespan:packed=true", "--bound", command="compare")
     assert code == 2
     assert "the bound is of jobs that share no GPUs" in err
+
+
+@pytest.mark.parametrize("policy", ["motley", "sia"])
+def test_no_policy_beats_it_where_rates_grow_from_epoch_to_epoch(policy):
+    """Twenty of Sia's jobs: batches are tuned, and the noise of the gradient changes."""
+    data = reference("sia")
+    on = Scenario(
+        format_name="sia",
+        cluster="aws=6x4,dgx-ext=2x8,rtx=3x8",
+        profiles=data / "apps",
+        knowledge="service",
+        round_s=60,
+    )
+    trace = data / "workloads" / "derived" / "philly-1-small20.csv"
+    run = on.prepare(trace, policy, 0)
+    found, course = bound_of(run), run.simulation.state.work.fastest()
+    reached = run.finish(lambda _: None)
+    assert found.alone_jct_h <= found.avg_jct_h <= reached["avg_jct_h"]
+    assert found.makespan_h <= reached["makespan_h"]
+    jct_s = run.simulation.state.finish_s - run.simulation.state.jobs.arrival_s
+    assert (course.least_s + run.simulation.state.jobs.restart_s <= jct_s).all()
