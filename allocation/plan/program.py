@@ -50,8 +50,8 @@ class PlanProgram:
     usage : (n, K) int, u, GPUs of each type that a configuration uses.
     steps : (m,) float, > 0, S, steps that are left.
     count : (m,) int, >= 1, N, identical jobs for which the row stands.
-    probability : (m,) float, 0 to 1, P, with which the row uses its GPUs: 1, but for a stage of a job of unknown length,
-        where it is that of reaching the stage. Stages are rows of their own: that one follows the other is not required.
+    probability : (m,) float, 0 to 1, P, with which the row uses its GPUs: 1, but for a stage of a job of unknown
+        length, where it is that of reaching the stage. Stages are rows of their own: their order is not required.
     length_s : (m, Q) float, l, seconds of each piece in which the job may run; 0: none, as before its release.
     cost_h : (m, Q) float, kappa, hours (times the job's weight) that all its work costs if it is done in that piece.
     late_h : (m,) float, > 0, the same for the time after the last interval; not less than any of cost_h.

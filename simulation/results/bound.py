@@ -155,9 +155,10 @@ def _work(run: TraceRun) -> _Work:
 
 def _last_s(work: _Work) -> float:
     """Date before which no schedule has done all the work."""
-    dates = np.unique(np.quantile(work.begin_s, np.linspace(0, 1, DATES), method="lower"))
+    dates: Floats = np.unique(np.quantile(work.begin_s, np.linspace(0, 1, DATES), method="lower"))
     together = (date + _least_s_together(work.subset(work.begin_s >= date)) for date in dates.tolist())
-    return max(float((work.begin_s + work.least_s).max()), *together)
+    alone = float((work.begin_s + work.least_s).max())
+    return float(max([alone, *together]))
 
 
 def _least_s_together(work: _Work) -> float:
