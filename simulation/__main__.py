@@ -13,10 +13,11 @@ import typer
 
 from allocation.policies import POLICIES
 from allocation.policies.parameters import InvalidParameter
-from simulation.cli.console import PROGRAM, follow, progress, tell_comparison, tell_figures, tell_trace
+from simulation.cli.console import PROGRAM, follow, progress, tell_bound, tell_comparison, tell_figures, tell_trace
 from simulation.cli.option_groups import with_options
 from simulation.clock.run import Stalled
 from simulation.cluster import InvalidCluster
+from simulation.results.bound import certified_bound
 from simulation.results.comparison import SEED, Comparison
 from simulation.results.summary import told_of
 from simulation.scenario.generator import generate as generated
@@ -86,6 +87,10 @@ def compare(
     processes: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Number of parallel runs. Default: one per core.")
     ] = None,
+    bound: Annotated[
+        bool,
+        typer.Option("--bound", help="Compare with a bound that no schedule can beat, too (see the command bound)."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print figures.json instead of a table.")] = False,
 ) -> None:
     """Run a trace under several policies and seeds in parallel, and write a report.
@@ -94,7 +99,7 @@ def compare(
 
     If a run fails, the others are still reported, and the exit code is 1.
     """
-    comparison = Comparison.plan(scenario, trace, policy, read_seeds(seeds))
+    comparison = Comparison.plan(scenario, trace, policy, read_seeds(seeds), bound=bound)
     out.mkdir(parents=True, exist_ok=True)
     code = _run_all(comparison, processes or _cores(), quiet=as_json)
     command = f"{PROGRAM} {shlex.join(sys.argv[1:])}"
@@ -107,6 +112,25 @@ def compare(
     else:
         tell_comparison(comparison, out)
     raise typer.Exit(code)
+
+
+@app.command()
+@with_options(Scenario)
+def bound(
+    trace: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, help="Trace file; may be compressed with gzip (.gz).")
+    ],
+    *,
+    scenario: Scenario,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Compute a mean completion time and a makespan that no schedule of a trace can beat.
+
+    Example: bound trace.csv --format csv --cluster v100=4x8,t4=8x4
+
+    Of the other options only those count that change the jobs, their rates or the cluster.
+    """
+    tell_bound(certified_bound(scenario, trace), as_json=as_json)
 
 
 @app.command()

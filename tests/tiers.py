@@ -64,6 +64,7 @@ SLOW = (
     "operations/test_steady_state",
     "connections/test_storage",
     "scheduler/test_training",
+    "simulation/test_bound",
     "simulation/test_clock",
     "simulation/test_comparison",
     "simulation/test_gavel",

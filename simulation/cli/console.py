@@ -14,6 +14,7 @@ from rich.table import Column as Heading
 from rich.table import Table
 
 from simulation.clock.process_pool import RunUpdate
+from simulation.results.bound import TraceBound
 from simulation.results.comparison import Comparison, RunResult
 from simulation.results.summary import UTILIZATION_NOTE, Column, SeedStatistics, best, seed_statistics, told_columns
 from simulation.scenario.generator_options import SIA, GeneratorOptions
@@ -45,6 +46,18 @@ def tell_figures(figures: Mapping[str, Any], *, as_json: bool) -> None:
             table.add_row(f"{name} {part}".strip(), _words(number))
     Console().print(table)
     Console(soft_wrap=True).print(UTILIZATION_NOTE)
+
+
+def tell_bound(bound: TraceBound, *, as_json: bool) -> None:
+    """Print the bounds of a trace."""
+    if as_json:
+        sys.stdout.write(json.dumps(bound.figures) + "\n")
+        return
+    table = Table(show_header=False)
+    for name, value in bound.figures.items():
+        table.add_row(name, _words(value))
+    Console().print(table)
+    Console(soft_wrap=True).print("No schedule of this trace has a lower mean completion time, or a lower makespan.")
 
 
 def _words(value: object) -> str:

@@ -6,6 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from allocation.types import Floats, Ints
+from simulation.clock.fastest_course import FastestCourse
 from simulation.workloads.jobs import Jobs
 
 NOTHING_LEFT = 1e-9
@@ -35,6 +36,9 @@ class Work(Protocol):
         mates (m,) are the jobs (rows of the trace) that share the GPUs, or -1.
         """
 
+    def fastest(self) -> FastestCourse:
+        """Fastest course of each job, alone on its GPUs."""
+
 
 @dataclass(frozen=True, eq=False)
 class FixedRates:
@@ -50,6 +54,9 @@ class FixedRates:
 
     def most_replicas(self, rows: Ints) -> Floats:
         return np.full(len(rows), np.inf)
+
+    def fastest(self) -> FastestCourse:
+        return FastestCourse.of_constant(self.jobs.rate, self.jobs.steps)
 
     def start(self, rows: Ints, configurations: Ints) -> None:
         """Constant rates do not depend on starts."""

@@ -12,6 +12,7 @@ from allocation.problem import replicas_of
 from allocation.types import Floats, Ints
 from estimation.goodput import BatchLimits, GradientNoise, best_batches, divided
 from estimation.throughput_model import ThroughputModel
+from simulation.clock.fastest_course import FastestCourse, rates_of, tuned_rates
 from simulation.clock.learned_rates import ObservedSteps, ProfiledRate, believed_rates
 from simulation.cluster import Cluster, Placement
 from simulation.traces.trace import Program
@@ -135,6 +136,28 @@ class Training:
     def start(self, rows: Ints, configurations: Ints) -> None:
         for i, k in zip(rows.tolist(), configurations.tolist(), strict=True):
             self._set_batch(i, k)
+
+    def fastest(self) -> FastestCourse:
+        """Of the batches that fit each epoch has the best; a job that cannot be tuned has its own."""
+        known: dict[object, Floats] = {}
+        rates = []
+        for i, job in enumerate(self._jobs):
+            what = job.application.name, job.program.tuned, job.program.batch, int(self.jobs.kind[i])
+            rates.append(known[what] if what in known else known.setdefault(what, self._epoch_rates(i)))
+        return FastestCourse.of_epochs(rates, [np.diff(job.application.ends, prepend=0) for job in self._jobs])
+
+    def _epoch_rates(self, i: int) -> Floats:
+        """Most progress per second (E, K) in each epoch and configuration."""
+        application = self._jobs[i].application
+        rates = np.zeros((len(application.ends), len(self._types)))
+        for k in np.flatnonzero(self.jobs.kind_rate[self.jobs.kind[i]] > 0).tolist():
+            where = self._types[k], self.jobs.placements[k]
+            if self._jobs[i].program.tuned:
+                rates[:, k] = tuned_rates(application, *where)
+            else:
+                local, passes = self.batch_for(i, k)
+                rates[:, k] = rates_of(application, *where, np.array([local]), np.array([passes]))
+        return rates
 
     def seconds_left(self, rows: Ints, configurations: Ints, left: Floats, mates: Ints) -> Floats:
         """Unknown: the rate changes from epoch to epoch."""

@@ -1,6 +1,6 @@
 """Comparison: one trace under several policies and seeds."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -14,6 +14,7 @@ from simulation.clock.fairness import finish_time_ratios_of
 from simulation.clock.process_pool import FailedRun, RunUpdate, run_all
 from simulation.clock.run import SimulatedRound
 from simulation.clock.state import State
+from simulation.results.bound import TraceBound, certified_bound
 from simulation.results.timeline import POINTS, RunningSpan, TimelineRecorder, sampled_rows
 from simulation.scenario.scenario import Scenario, TraceRun
 from simulation.scenario.setting import InvalidSetting
@@ -101,9 +102,13 @@ class Comparison:
     failed: dict[tuple[str, int], FailedRun] = field(default_factory=dict)
     totals: dict[Path, int] = field(default_factory=dict)
     """Number of jobs of each trace that can run."""
+    bounds: dict[Path, TraceBound] = field(default_factory=dict)
+    """Bounds of each trace, where they were asked for."""
 
     @classmethod
-    def plan(cls, scenario: Scenario, trace: str, policies: Sequence[str], seeds: Sequence[int]) -> "Comparison":
+    def plan(
+        cls, scenario: Scenario, trace: str, policies: Sequence[str], seeds: Sequence[int], *, bound: bool = False
+    ) -> "Comparison":
         """Validate before anything runs; where nothing is random, only the first seed is run."""
         policies, seeds = list(dict.fromkeys(policies)), list(dict.fromkeys(seeds))
         note = None
@@ -111,7 +116,11 @@ class Comparison:
             note = f"Nothing here is random: only seed {seeds[0]} of {len(seeds)} was run."
             seeds = seeds[:1]
         planned = cls(scenario, trace, policies, seeds, note)
+        if bound:
+            planned._check_bounds()
         planned._check()
+        if bound:
+            planned._find_bounds()
         return planned
 
     def _check(self) -> None:
@@ -129,6 +138,16 @@ class Comparison:
             except InvalidTrace as error:
                 raise InvalidSetting(f"{trace}: {error}") from error
 
+    def _check_bounds(self) -> None:
+        for policy in self.policies:
+            if self.scenario.setting(policy, self.seeds[0]).packed:
+                raise InvalidSetting(f"policy {policy}: the bound is of jobs that share no GPUs: leave out --bound")
+
+    def _find_bounds(self) -> None:
+        for task in self.tasks:
+            if task.trace not in self.bounds:
+                self.bounds[task.trace] = certified_bound(self.scenario, task.trace, task.seed)
+
     @property
     def tasks(self) -> list[RunSpec]:
         return [
@@ -145,6 +164,8 @@ class Comparison:
                 self.failed[task.policy, task.seed] = update.result
             elif update.result is not None:
                 self.outcomes[task.policy, task.seed] = update.result
+                if bound := self.bounds.get(task.trace):
+                    update.result.figures["above_bound"] = _above(bound, update.result.figures)
             yield update
 
     def give_up(self, reason: str) -> None:
@@ -156,6 +177,12 @@ class Comparison:
     def of_policy(self, policy: str) -> list[RunResult]:
         """Results of the policy's runs by seed."""
         return [self.outcomes[policy, seed] for seed in self.seeds if (policy, seed) in self.outcomes]
+
+
+def _above(bound: TraceBound, figures: Mapping[str, Any]) -> dict[str, float | None]:
+    """How far a run is above the bounds of its trace, as parts of them."""
+    pairs = {name: (figures[f"{name}_h"], getattr(bound, f"{name}_h")) for name in ("avg_jct", "makespan")}
+    return {name: reached / least - 1 if reached and least else None for name, (reached, least) in pairs.items()}
 
 
 def perform(task: RunSpec, tell: Callable[[int], None]) -> RunResult:

@@ -59,6 +59,8 @@ COLUMNS = (
     Column("median_jct_h", "Median JCT", "h", "less"),
     Column("p99_jct_h", "p99 JCT", "h", "less"),
     Column("makespan_h", "Makespan", "h", "less"),
+    Column("above_bound.avg_jct", "Average JCT above the bound", "%", "less"),
+    Column("above_bound.makespan", "Makespan above the bound", "%", "less"),
     Column("queueing_h", "Not running", "h", "less"),
     Column("utilization", "GPUs busy", "%"),
     Column("gpu_hours_per_job", "GPU time per job", "h", "less"),
@@ -127,7 +129,8 @@ def ratios(comparison: Comparison, column: Column) -> dict[str, SeedStatistics]:
 
 def told_columns(of_policies: Mapping[str, Mapping[str, SeedStatistics]]) -> list[Column]:
     """Columns with a value other than 0 for some policy; times in the unit in which they are compared."""
-    means = {c: [figures[c.figure].mean for figures in of_policies.values()] for c in COLUMNS}
+    known = [c for c in COLUMNS if all(c.figure in figures for figures in of_policies.values())]
+    means = {c: [figures[c.figure].mean for figures in of_policies.values()] for c in known}
     return [c.in_unit_of(values) for c, values in means.items() if any(values)]
 
 
@@ -150,6 +153,7 @@ def told_of(comparison: Comparison, command: str) -> dict[str, Any]:
         "seeds": list(comparison.seeds),
         "note": comparison.note,
         "runs": [{"policy": p, "seed": s, **outcome.figures} for (p, s), outcome in _by_seed(comparison)],
+        "bounds": [{"trace": str(trace), **bound.figures} for trace, bound in comparison.bounds.items()],
         "failed": [{"policy": p, "seed": s, "reason": f.reason} for (p, s), f in comparison.failed.items()],
     }
 
