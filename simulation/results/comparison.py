@@ -106,7 +106,7 @@ class Comparison:
     def plan(cls, scenario: Scenario, trace: str, policies: Sequence[str], seeds: Sequence[int]) -> "Comparison":
         """Validate before anything runs; where nothing is random, only the first seed is run."""
         policies, seeds = list(dict.fromkeys(policies)), list(dict.fromkeys(seeds))
-        note = None
+        scenario, note = _of_format(scenario, trace, seeds), None
         if len(seeds) > 1 and SEED not in trace and not any(scenario.setting(p, seeds[0]).chance for p in policies):
             note = f"Nothing here is random: only seed {seeds[0]} of {len(seeds)} was run."
             seeds = seeds[:1]
@@ -125,9 +125,11 @@ class Comparison:
                 raise InvalidSetting(f"policy {policy}: {error}") from error
         for trace in dict.fromkeys(task.trace for task in self.tasks):
             try:
-                self.totals[trace] = self.scenario.prepare(trace, self.policies[0], self.seeds[0]).total
+                run = self.scenario.prepare(trace, self.policies[0], self.seeds[0])
             except InvalidTrace as error:
                 raise InvalidSetting(f"{trace}: {error}") from error
+            self.totals[trace] = run.total
+            self.note = " ".join(dict.fromkeys([*filter(None, [self.note]), *run.notes])) or None
 
     @property
     def tasks(self) -> list[RunSpec]:
@@ -156,6 +158,12 @@ class Comparison:
     def of_policy(self, policy: str) -> list[RunResult]:
         """Results of the policy's runs by seed."""
         return [self.outcomes[policy, seed] for seed in self.seeds if (policy, seed) in self.outcomes]
+
+
+def _of_format(scenario: Scenario, trace: str, seeds: Sequence[int]) -> Scenario:
+    """The scenario with the format of the first trace; that of a file which is not there is not asked for."""
+    first = Path(trace.replace(SEED, str(seeds[0])))
+    return scenario.of_format(first) if first.is_file() else scenario
 
 
 def perform(task: RunSpec, tell: Callable[[int], None]) -> RunResult:
