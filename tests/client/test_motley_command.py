@@ -2,8 +2,7 @@
 
 import json
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -24,19 +23,6 @@ from tests.motley_command import Motley
 from tests.service_lab import UNTIL_LET_GO
 
 State = Job.State
-
-
-@pytest.fixture
-def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
-    """Sets the zone of this machine."""
-
-    def chosen(name: str) -> None:
-        monkeypatch.setenv("TZ", name)
-        time.tzset()
-
-    yield chosen
-    monkeypatch.undo()
-    time.tzset()
 
 
 def test_ps_lists_the_jobs_that_have_not_finished(service: Live, motley: Motley) -> None:
