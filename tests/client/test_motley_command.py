@@ -57,7 +57,7 @@ def test_ps_finds_jobs_by_what_is_known_of_them(service: Live, motley: Motley) -
 def test_a_time_that_ps_cannot_read_is_named_with_its_option_and_examples(motley: Motley, since: str) -> None:
     refused = motley("ps", "--since", since)
     assert refused.exit_code == 2
-    assert f"--since {since}: there is no such time. Write 2h, 2026-12-01 or" in refused.stderr
+    assert f"--since {since}: there is no such time. Write 2h, yesterday, 2026-12-01 or" in refused.stderr
 
 
 @pytest.mark.parametrize(("since", "found"), [("2020-01-01", 1), ("2020-01-01T08:00:00Z", 1), ("2035-01-01", 0)])
