@@ -5,6 +5,10 @@ ENV UV_LINK_MODE=copy UV_COMPILE_BYTECODE=1 UV_PYTHON_DOWNLOADS=never
 WORKDIR /motley
 COPY pyproject.toml uv.lock ./
 COPY client client
+# The client's wheel carries the simulator.
+COPY allocation allocation
+COPY estimation estimation
+COPY simulation simulation
 RUN uv sync --frozen --no-default-groups --no-editable --extra nvml
 COPY . .
 RUN python -m compileall -q -x '/\.venv/' . \

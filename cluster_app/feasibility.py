@@ -10,6 +10,8 @@ from cluster_app.models import Gpu, Node
 from cluster_app.replica_size import ONE_GPU, GpusPerReplica
 from cluster_app.storage import CONTAINERS, NOT_STORAGE, PLACES, SITE, WORDS, StoragePaths, offers
 
+VOLUNTEERS_ONLY = "volunteers_only"
+
 
 @dataclass(frozen=True)
 class NodeShape:
@@ -114,7 +116,7 @@ def _volunteers_only(request: Request, nodes: Sequence[NodeShape]) -> Refusal | 
         return None
     which = "machines that joined" if SITE in places else "machines that joined and are not trusted"
     text = f"Only {which} have the allowed GPU types, and the job may not run there: see `volunteers`, and that of its"
-    return Refusal("volunteers_only", "/volunteers", f"{text} team; secrets and a workdir keep a job away, too.")
+    return Refusal(VOLUNTEERS_ONLY, "/volunteers", f"{text} team; secrets and a workdir keep a job away, too.")
 
 
 def _no_containers(request: Request, nodes: Sequence[NodeShape]) -> Refusal | None:

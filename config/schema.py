@@ -79,6 +79,15 @@ class Operation(AutoSchema):
     def get_summary(self) -> str:
         return re.split(r"[.:;](?:\s|$)", self.get_description(), maxsplit=1)[0]
 
+    def get_operation_id(self) -> str:
+        """Id of the operation, by which generated clients name their functions: `jobs_update`, `jobs_cancel`.
+
+        A POST to a path that ends with a plural creates one of these; to another it does what the path says.
+        """
+        name = str(super().get_operation_id()).replace(".", "_").replace("_partial_update", "_update")
+        is_verb = self.method == "POST" and not self.path.rstrip("/").endswith("s")
+        return name.removesuffix("_create") if is_verb else name
+
 
 class StrictBody(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]
     """Schema of strict bodies: no additional properties, and no blank text where it is required."""

@@ -257,7 +257,7 @@ REST_FRAMEWORK = {
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
 SPECTACULAR_SETTINGS = {
-    "TITLE": "Motley",
+    "TITLE": "Motley REST",  # generators call the package after it: motley_client is our own
     "DESCRIPTION": "Schedules deep-learning jobs on clusters of mixed GPUs.",
     "VERSION": "1",
     "OAS_VERSION": "3.1.0",

@@ -3,7 +3,6 @@
 from functools import cache
 from typing import Any
 
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
@@ -177,7 +176,7 @@ class JobAnswer(serializers.ModelSerializer[Job]):
         rate = attempt.measured_rate if attempt else None
         return {"step": job.step, "total_steps": job.steps_in_all, "rate": rate, "at": job.step_at}
 
-    @extend_schema_field(OpenApiTypes.OBJECT)
+    @extend_schema_field(JobSpec)
     def get_spec(self, job: Job) -> dict[str, Any]:
         return spec_of(job)
 

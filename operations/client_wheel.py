@@ -13,6 +13,9 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 from django.conf import settings
 
 WHEEL = "Wheel-Version: 1.0\nGenerator: motley\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+SUFFIXES = (".html", ".py", ".typed")
+SIMULATOR = ("allocation", "estimation", "simulation")
+"""Packages of the service that `motley simulate` and `motley shadow` run."""
 AT = (2026, 1, 1, 0, 0, 0)
 """Time of every file: the same sources are the same bytes on every machine."""
 
@@ -23,7 +26,7 @@ def wheel_name() -> str:
 
 @cache
 def client_wheel() -> bytes:
-    """The wheel of the version that this service runs, kept in memory: it is some 100 kB."""
+    """The wheel of the version that this service runs, kept in memory: it is some 500 kB."""
     files = dict(_files(_source(), _project()))
     record = f"{_dist_info(_project())}/RECORD"
     files[record] = "".join([*(_recorded(name, content) for name, content in files.items()), f"{record},,\n"]).encode()
@@ -46,9 +49,13 @@ def _dist_info(project: Mapping[str, Any]) -> str:
 
 def _files(source: Path, project: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
     info = _dist_info(project)
-    for path in sorted((source / "motley_client").rglob("*")):
-        if path.suffix in (".py", ".typed"):
-            yield path.relative_to(source).as_posix(), path.read_bytes()
+    folders = {"motley_client": source / "motley_client", "motley_simulator": source / "motley_simulator"}
+    # The three are links in the sources, which rglob does not follow.
+    folders |= {f"motley_simulator/{name}": source.parent / name for name in SIMULATOR}
+    for name, folder in folders.items():
+        for path in sorted(folder.rglob("*")):
+            if path.suffix in SUFFIXES:
+                yield f"{name}/{path.relative_to(folder).as_posix()}", path.read_bytes()
     scripts = "".join(f"{name} = {target}\n" for name, target in project["scripts"].items())
     yield f"{info}/METADATA", _metadata(project, (source / "README.md").read_text()).encode()
     yield f"{info}/WHEEL", WHEEL.encode()

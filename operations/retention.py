@@ -2,8 +2,6 @@
 
 import logging
 import subprocess
-import sys
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -19,6 +17,7 @@ from accounting_app.models import DurationForecast, GpuMinute, GpuTypeUsage, Nod
 from audit_app.models import AuditEntry
 from cluster_app.models import NodeEvent, NodeInterval
 from insight_app.models import DeadlineForecast, KeptForecast
+from insight_app.own_process import run_manage, start_in_a_thread
 from jobs_app.code.storage import delete_files, unused_archives
 from jobs_app.job_archive import archive_jobs, expired_jobs
 from jobs_app.models import ApiToken, IdempotencyKey, JobEvent, Notification
@@ -122,15 +121,13 @@ def delete_expired_when_due(now: datetime) -> None:
 
 def start_in_a_process(now: datetime) -> RetentionRun | None:
     """Start `run_for_the_scheduler`, in a thread that waits for its process; None: its outcome is not known yet."""
-    threading.Thread(target=_run_in_a_process, name="retention", daemon=True).start()
+    start_in_a_thread(_run_in_a_process, name="retention")
     return None
 
 
 def _run_in_a_process() -> None:
-    command = ["nice", sys.executable, str(settings.BASE_DIR / "manage.py"), "prune", "--briefly", "--skip-checks"]
-    at_most_s, nowhere = STOPPED_AFTER.total_seconds(), subprocess.DEVNULL
     try:
-        subprocess.run(command, check=True, timeout=at_most_s, cwd=settings.BASE_DIR, stdout=nowhere)  # noqa: S603
+        run_manage("prune", "--briefly", at_most=STOPPED_AFTER)
     except (OSError, subprocess.SubprocessError):
         log.exception("retention did not end; it is run again in an hour")
 

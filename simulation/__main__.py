@@ -65,7 +65,7 @@ def run(
     with progress(quiet=as_json) as shown:
         task = shown.add_task("jobs done", total=ready.total)
         figures = ready.finish(lambda _: shown.update(task, completed=ready.simulation.done))
-    tell_figures(figures, as_json=as_json)
+    tell_figures(figures, ready.notes, as_json=as_json)
 
 
 @app.command()

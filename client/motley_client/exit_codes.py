@@ -44,6 +44,11 @@ class ErrorsAsExitCodes(Verbs):
             return super().invoke(ctx)
         except EXPECTED as error:
             raise typer.Exit(report_error(error)) from error
+        except Exception as error:
+            # Newer versions of typer have a copy of click, so that its NoSuchOption has no one place to import it from.
+            if getattr(error, "option_name", "") == "--json":  # of other programs
+                vars(error).update(message="No such option: --json. Write -o json.", possibilities=None)
+            raise
 
 
 def report_error(error: Exception) -> int:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from motley_client.spec import SpecError
+from motley_client.units import mib_per
 
 BYTES_PER_PARAMETER = 16
 """Mixed precision with Adam: weights and gradients of 2 bytes, and 12 of weights and moments in single precision."""
@@ -11,17 +12,16 @@ USABLE = 0.7
 """Part of a GPU's memory for them; the rest is for activations and buffers."""
 MOST = 64
 """GPUs of a replica beyond which none is proposed."""
-MIB_PER = {"MiB": 1, "GiB": 1024, "TiB": 1024**2, "GB": 1024, "TB": 1024**2}
 THOUSANDS = {"M": 10**6, "B": 10**9, "T": 10**12}
 
 
 def model_memory_mib(text: str) -> float:
     """Memory of a model in training: `13B` parameters, or `120GiB` as it is."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+)", text.strip())
-    if match and match[2] in MIB_PER:
-        return float(match[1]) * MIB_PER[match[2]]
     if match and match[2] in THOUSANDS:
         return float(match[1]) * THOUSANDS[match[2]] * BYTES_PER_PARAMETER / 1024**2
+    if match and (mib := mib_per(match[2])):
+        return float(match[1]) * mib
     raise SpecError(f"{text}: expected parameters, e.g. 13B, or memory, e.g. 120GiB.")
 
 

@@ -10,8 +10,8 @@ from math import ceil
 from typing import NamedTuple
 
 from motley_client.spec import SpecError
+from motley_client.units import MIB_PER
 
-MIB_PER = {"": 1, "K": 1 / 1024, "M": 1, "G": 1024, "T": 1024**2}
 MOST = 999_999
 ONE_TYPE = "a job runs on GPUs of one type: name one, or none and Motley chooses"
 NO_GPUS = "Motley runs no jobs without GPUs"
@@ -184,7 +184,7 @@ def _memory_mib(left: dict[str, str], cpus_per_gpu: int, gpus_per_node: int, not
     if float(match[1]) == 0:
         notes.append(f"--{name}=0: it gets the share of memory that belongs to its GPUs")
         return 0
-    return ceil(float(match[1]) * MIB_PER[match[2]] * parts[name])
+    return ceil(float(match[1]) * MIB_PER[match[2].lower()] * parts[name])
 
 
 def _number(left: dict[str, str], name: str) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import time, timedelta
 from pathlib import Path
-from typing import IO, TypedDict
+from typing import IO, NotRequired, TypedDict
 
 from engines.agent.agent import Agent, lease_path, leave_path, mark_path
 from engines.agent.checkpoint_uploads import USUAL, CheckpointUploads, UploadRate
@@ -45,6 +45,9 @@ class Identity(TypedDict):
     gpus: str
     """Emulated ones, as k80:4; empty: those of the driver."""
     notice_s: float
+    job_user: NotRequired[str]
+    job_path: NotRequired[str]
+    """As given to `join`; those of `run` come first."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -84,6 +87,8 @@ def join(given: argparse.Namespace) -> int:
         name=joined.node,
         gpus=given.gpus,
         notice_s=given.notice.total_seconds(),
+        job_user=given.job_user,
+        job_path=given.job_path,
     )
     mark_path(given.state).unlink(missing_ok=True)
     write_json(_identity_path(given.state), identity)
@@ -97,6 +102,8 @@ def run(given: argparse.Namespace) -> int:
     identity = _identity(given.state)
     if identity is None:
         raise ValueError(f"This machine has not joined: run `python -m engines.agent join --state {given.state}`.")
+    given.job_user = given.job_user or identity.get("job_user", "")
+    given.job_path = given.job_path or identity.get("job_path", "")
     with _only_one(given.state):
         with suppress(FileNotFoundError):
             leave_path(given.state).unlink()  # of the time before

@@ -36,9 +36,7 @@ from engines.supervision.cgroup import kill_members, remove, write_limits
 from engines.supervision.cgroup_subtree import CgroupSubtree, lowered_limits
 from engines.supervision.container import remove_state
 from engines.supervision.container_runtime import ContainerRuntime, find_runtime
-from engines.supervision.discard import discard
 from engines.supervision.disk import file_errors_explained, with_disk_fault
-from engines.supervision.disk_usage import sizes
 from engines.supervision.engine_root import (
     NO_CONTAINERS,
     SYSTEM_PATH,
@@ -51,6 +49,7 @@ from engines.supervision.engine_root import (
 )
 from engines.supervision.gpu_hooks import GpuHooks, hooks_file
 from engines.supervision.isolation import Isolation, best_isolation
+from engines.supervision.kept_files import KeptFiles
 from engines.supervision.processes import any_process_is_exiting, kill, marked
 from engines.supervision.rank import PACKAGE_PARENT, PYTHON
 
@@ -59,7 +58,7 @@ HERE = "127.0.0.1"
 """Address of rank 0: all nodes of this engine are this machine."""
 
 
-class LocalEngine:
+class LocalEngine(KeptFiles):
     """Runs attempts on this machine; its whole state is in files below `root`, so that any instance can continue.
 
     `declared` names emulated nodes beside the GPUs that NVML finds. As root, jobs run as the account
@@ -178,19 +177,6 @@ class LocalEngine:
         where = ["relay_from_elsewhere", str(folder.session_socket)] if elsewhere else ["enter", str(folder.path)]
         argv = [*PYTHON, f"engines.sessions.{where[0]}", where[1], str(rank)]
         return SessionCommand(argv, PACKAGE_PARENT, {"PATH": SYSTEM_PATH, "LANG": "C.UTF-8"})
-
-    def attempts(self) -> dict[int, bool]:
-        return self._root.attempts()
-
-    def sizes(self, jobs: Mapping[str, Sequence[int]]) -> dict[str, int]:
-        with file_errors_explained(self._root.sizes):
-            return sizes(
-                {job: [*self._root.folders_of({job: of})] for job, of in jobs.items()}, results=self._root.sizes
-            )
-
-    def discard(self, jobs: Mapping[str, Sequence[int]]) -> None:
-        with file_errors_explained(self._root.aside):
-            discard(self._root.folders_of(jobs), aside=self._root.aside)
 
     @cached_property
     def _isolation(self) -> Isolation:

@@ -42,9 +42,7 @@ from engines.slurm.runtime import install_runtime
 from engines.slurm.samples import Samples
 from engines.slurm.site import Site
 from engines.slurm.submission import batch_script, launch_file, sbatch_options
-from engines.supervision.discard import discard
 from engines.supervision.disk import file_errors_explained, with_disk_fault
-from engines.supervision.disk_usage import sizes
 from engines.supervision.engine_root import (
     SYSTEM_PATH,
     THROUGH,
@@ -53,6 +51,7 @@ from engines.supervision.engine_root import (
     read_log,
     refuse_ended,
 )
+from engines.supervision.kept_files import KeptFiles
 from engines.supervision.rank import PACKAGE_PARENT, PYTHON
 
 log = logging.getLogger(__name__)
@@ -62,7 +61,7 @@ HIDDEN = frozenset({"CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID", "SLURM_JOBID", "SLUR
 """Slurm's own replace them: its devices are those that the job may see, and srun and scontrol ask by its number."""
 
 
-class SlurmEngine:
+class SlurmEngine(KeptFiles):
     """Runs attempts on the nodes of a Slurm cluster.
 
     As root, jobs run as the account that their launch names, or as `job_user`; every node must know it by the same
@@ -170,19 +169,6 @@ class SlurmEngine:
         step = step_command(site, rank, name="session", job=job)
         argv = [*step, "engines.sessions.enter", str(folder.path), str(rank)]
         return SessionCommand(argv, self._runtime, self._site.slurm.env)
-
-    def attempts(self) -> dict[int, bool]:
-        return self._root.attempts()
-
-    def sizes(self, jobs: Mapping[str, Sequence[int]]) -> dict[str, int]:
-        with file_errors_explained(self._root.sizes):
-            return sizes(
-                {job: [*self._root.folders_of({job: of})] for job, of in jobs.items()}, results=self._root.sizes
-            )
-
-    def discard(self, jobs: Mapping[str, Sequence[int]]) -> None:
-        with file_errors_explained(self._root.aside):
-            discard(self._root.folders_of(jobs), aside=self._root.aside)
 
     def _write_input(self, launch: Launch, folder: AttemptFolder) -> None:
         nodes = [self._site.node(task.node) for task in launch.tasks]

@@ -4,22 +4,22 @@ import logging
 import os
 import signal
 import subprocess
-import sys
-import threading
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
 
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.utils import timezone
 
 from insight_app.lab.scenario import limit_memory, memory_limit_mib
 from insight_app.models import LabRun
+from insight_app.own_process import manage_command, start_in_a_thread
 from insight_app.start_forecasts.runs import round_turn_and_forecasts
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ def round_turn_and_lab(holder: str, now: datetime) -> bool:
     if not round_turn_and_forecasts(holder, now):
         return False
     if run := claim_run(now):
-        threading.Thread(target=_run_in_a_process, args=(run,), name="lab", daemon=True).start()
+        start_in_a_thread(partial(_run_in_a_process, run), name="lab")
     return True
 
 
@@ -97,12 +97,10 @@ def note_lost(run: LabRun, now: datetime, why: str = "") -> None:
 
 
 def _run_in_a_process(run: LabRun) -> None:
-    manage = [sys.executable, str(settings.BASE_DIR / "manage.py"), "labrun", str(run.pk), "--skip-checks"]
-    command = ["nice", "-n", "15", *manage]
     try:
         with TemporaryDirectory(prefix="motley-lab-") as folder:
             process = subprocess.Popen(  # noqa: S603 - our own program, with a number
-                command,
+                manage_command("labrun", str(run.pk), niceness=15),
                 cwd=settings.BASE_DIR,
                 env=os.environ | {"TMPDIR": folder},
                 stdout=subprocess.DEVNULL,
@@ -112,8 +110,6 @@ def _run_in_a_process(run: LabRun) -> None:
     except OSError as error:
         log.exception("the process of a lab run could not be started")
         note_lost(run, timezone.now(), str(error))
-    finally:
-        connection.close()  # of this thread
 
 
 def follow(process: "subprocess.Popen[bytes]", run: LabRun, *, longest: timedelta = LONGEST) -> None:

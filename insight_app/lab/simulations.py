@@ -145,7 +145,9 @@ def _simulated(run: LabRun, source: Source) -> dict[str, object]:
     power_w = dict(GpuType.objects.values_list("name", "power_w"))
     actual = _actual(source, sum(sum(of_type) for of_type in nodes.values()), power_w)
     result = result_of(source.jobs, actual, replayed, others, power_w=power_w)
-    warnings = [source.left_out] if source.history is None or run.owner.is_staff else [source.left_out, OTHERS_LEFT_OUT]
+    warnings = [source.left_out, others.note or ""]
+    if source.history is not None and not run.owner.is_staff:
+        warnings.append(OTHERS_LEFT_OUT)
     return _with_warnings(result, warnings)
 
 

@@ -2,16 +2,15 @@
 
 import logging
 import subprocess
-import sys
-import threading
 from datetime import datetime, timedelta
+from functools import partial
 
 from django.conf import settings
-from django.db import connection
 from django.utils import timezone
 
 from forecast.intervals import forecast
 from insight_app.models import ForecastRun, JobForecast
+from insight_app.own_process import run_manage, start_in_a_thread
 from insight_app.start_forecasts.deadlines import close_deadlines
 from insight_app.start_forecasts.forecast_store import close_outcomes, record_forecasts
 from insight_app.start_forecasts.reading import read_forecast_input
@@ -54,7 +53,7 @@ def round_turn_and_forecasts(holder: str, now: datetime) -> bool:
 def forecast_when_due(now: datetime) -> None:
     """Start a run in a process of its own, if one is due."""
     if settings.MOTLEY_FORECASTS and (run := claim_run(now)):
-        threading.Thread(target=_run_in_a_process, args=(run.pk,), name="forecasts", daemon=True).start()
+        start_in_a_thread(partial(_run_in_a_process, run.pk), name="forecasts")
 
 
 def claim_run(now: datetime) -> ForecastRun | None:
@@ -87,15 +86,11 @@ def _is_wanted() -> bool:
 
 
 def _run_in_a_process(pk: int) -> None:
-    command = ["nice", sys.executable, str(settings.BASE_DIR / "manage.py"), "forecastjobs", str(pk), "--skip-checks"]
-    at_most_s, nowhere = STOPPED_AFTER.total_seconds(), subprocess.DEVNULL
     try:
-        subprocess.run(command, check=True, timeout=at_most_s, cwd=settings.BASE_DIR, stdout=nowhere)  # noqa: S603
+        run_manage("forecastjobs", str(pk), at_most=STOPPED_AFTER)
     except (OSError, subprocess.SubprocessError) as error:
         log.exception("jobs were not forecast; a later round tries again")
         note_failed(pk, error, timezone.now())
-    finally:
-        connection.close()  # of this thread
 
 
 def note_failed(pk: int, error: Exception, now: datetime) -> None:

@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from django.db.models import Exists, OuterRef
 from uuid_utils.compat import uuid7
 
-from cluster_app.feasibility import NodeShape, Refusal, Request, inventory, why_never
+from cluster_app.feasibility import VOLUNTEERS_ONLY, NodeShape, Refusal, Request, inventory, why_never
 from cluster_app.feasibility_cache import ACCEPTANCE
 from cluster_app.replica_size import GpusPerReplica
 from cluster_app.storage import needs_of, places_of
@@ -20,7 +20,7 @@ from jobs_app.errors import InvalidSpec
 from jobs_app.models import CodeArchive, Job, Reason, Team, TeamQuota
 from jobs_app.secrets import missing_secrets
 from jobs_app.submission.images import image_faults
-from jobs_app.submission.volunteers import volunteers_of
+from jobs_app.submission.volunteers import narrowing_words, volunteers_of
 from web.rest.errors import Fault
 
 MOST_IDS_PER_QUERY = 5000
@@ -93,7 +93,7 @@ class Admission:
             *weight_faults(columns.get("weight", 1.0), team, administrator=self.administrator),
             *([] if code or not digest else [_no_such_code(digest, team)]),
             *image_faults(columns.get("image", "")),
-            *self._cluster_faults(columns, team),
+            *self._cluster_faults(columns, team, asked_volunteers=asked.columns.get("volunteers", "")),
             *self._secret_faults(columns.get("secrets", []), columns.get("env", {}), team),
             *self._need_faults(asked.needs),
         ]
@@ -126,12 +126,14 @@ class Admission:
         """The nodes as they are now: a refusal never rests on the cached inventory."""
         return inventory()
 
-    def _cluster_faults(self, columns: dict[str, Any], team: Team) -> Iterator[Fault]:
+    def _cluster_faults(self, columns: dict[str, Any], team: Team, *, asked_volunteers: str) -> Iterator[Fault]:
         request = request_of(columns)
         if request not in self._refusals:
             self._refusals[request] = None if ACCEPTANCE.holds(request) else why_never(request, self._inventory)
         if refusal := self._refusals[request]:
-            yield Fault(pointer=refusal.pointer, code=refusal.code, detail=refusal.detail)
+            narrowed = refusal.code == VOLUNTEERS_ONLY and asked_volunteers not in ("", columns["volunteers"])
+            why = f" {narrowing_words(asked_volunteers, team)}" if narrowed else ""
+            yield Fault(pointer=refusal.pointer, code=refusal.code, detail=refusal.detail + why)
         for cap, whose in ((team.max_gpus, ""), (team.max_gpus_per_member, " for one member")):
             if cap is not None and request.gpus > cap:
                 text = f"Team {team} may use at most {cap} GPUs at once{whose}. Request {cap} or fewer."

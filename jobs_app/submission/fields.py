@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from math import isfinite
 from typing import Any
 
@@ -12,6 +12,7 @@ from rest_framework import serializers
 
 from jobs_app.models.secret import NAME as SECRET_NAME
 from jobs_app.models.team import LEAST_WEIGHT, MOST_WEIGHT
+from jobs_app.submission.units import Seconds
 from web.rest.bodies import DictOf, ListOf
 
 MOST_GPUS = 100_000
@@ -24,6 +25,9 @@ MOST_TAGS = 100
 MOST_MOUNTS = 20
 MOST_SECRETS = 50
 
+
+RANGE = re.compile(r"^([1-9][0-9]{0,5})-([1-9][0-9]{0,5})$")
+FROM_NOW = re.compile(r"now\s*\+\s*(\S.*)")
 
 RESERVED_VARIABLES = {
     "the GPUs of the job": ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"),
@@ -139,25 +143,36 @@ class Command(serializers.Field[Any, Any, Any, Any]):
                 "required": ["min", "max"],
                 "additionalProperties": False,
             },
+            {"type": "string", "pattern": RANGE.pattern, "examples": ["1-8"]},
         ]
     }
 )
 class Gpus(serializers.Field[dict[str, int], Any, Any, Any]):
-    """GPUs of a gang: 4, or {min: 1, max: 16} for an elastic job, in sizes of min, its doublings below max, and max."""
+    """GPUs of a gang: 4, or {min: 1, max: 16} for an elastic job, in sizes of min, its doublings below max, and max.
+
+    A range may also be written as for the command's option: 1-16.
+    """
 
     noun = "GPUs"
     columns = ("gpus_min", "gpus_max")
 
     def to_internal_value(self, data: Any) -> dict[str, int]:
-        asked = dict(data) if isinstance(data, Mapping) else {"min": data, "max": data}
+        asked = dict(data) if isinstance(data, Mapping) else _range_of(data)
         if set(asked) != {"min", "max"} or not all(type(value) is int for value in asked.values()):
-            raise serializers.ValidationError(f"Write a whole number of {self.noun}, or {{min: 1, max: 16}}.")
+            raise serializers.ValidationError(f"Write a whole number of {self.noun}, or 1-16, or {{min: 1, max: 16}}.")
         least, most = asked["min"], asked["max"]
         if not 1 <= least <= most <= MOST_GPUS:
             raise serializers.ValidationError(
                 f"Must be from 1 to {MOST_GPUS:,}, and the minimum must not exceed the maximum."
             )
         return dict(zip(self.columns, (least, most), strict=True))
+
+
+def _range_of(data: Any) -> dict[str, Any]:
+    """Least and most of `1-16`, or of a number."""
+    found = RANGE.fullmatch(data) if isinstance(data, str) else None
+    least, most = map(int, found.groups()) if found else (data, data)
+    return {"min": least, "max": most}
 
 
 class Replicas(Gpus):
@@ -257,13 +272,17 @@ class Number(serializers.FloatField):
 
 
 class FutureTime(serializers.DateTimeField):
-    """Date and time in the future."""
+    """Date and time in the future, or `now+2h`. Words such as `tomorrow` need a zone, which the command has."""
 
     def to_internal_value(self, value: Any) -> datetime:
-        at = super().to_internal_value(value)
+        at = self._from_now(value) or super().to_internal_value(value)
         if at <= timezone.now():
             raise serializers.ValidationError("This time has passed. Give a time in the future, or leave it out.")
         return at
+
+    def _from_now(self, value: Any) -> datetime | None:
+        later = FROM_NOW.fullmatch(value) if isinstance(value, str) else None
+        return timezone.now() + timedelta(seconds=Seconds().to_internal_value(later[1])) if later else None
 
 
 class JobWeight(Number):

@@ -18,6 +18,14 @@ def volunteers_of(columns: Mapping[str, Any], team: Team) -> Volunteers:
     return min(asked, Volunteers(team.volunteers), most, key=WIDTH.index)
 
 
+def narrowing_words(asked: str, team: Team) -> str:
+    """Why a job may run on fewer machines than it asks for, if the team's setting is the stricter one."""
+    if WIDTH.index(Volunteers(asked)) <= WIDTH.index(Volunteers(team.volunteers)):
+        return ""
+    setting = f"The job asks for `{asked}`, but its team {team.name} allows `{team.volunteers}`"
+    return f"{setting}, and the stricter of both applies; an administrator can change the team's."
+
+
 def volunteers_now() -> Case:
     """Database expression: machines that a job and its team allow now; the team may have become stricter since."""
     allows = [(Volunteers.NONE, WIDTH), (Volunteers.TRUSTED, [Volunteers.ANY])]

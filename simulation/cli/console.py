@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +34,10 @@ def progress(*, quiet: bool) -> Progress:
     return Progress(*columns, console=Console(stderr=True), disable=off, transient=True)
 
 
-def tell_figures(figures: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print the metrics of one run."""
+def tell_figures(figures: Mapping[str, Any], notes: Sequence[str], *, as_json: bool) -> None:
+    """Print the metrics of one run, and notes on how they came about."""
     if as_json:
-        sys.stdout.write(json.dumps(figures) + "\n")
+        sys.stdout.write(json.dumps({**figures, "notes": list(notes)}) + "\n")
         return
     table = Table(show_header=False)
     for name, value in figures.items():
@@ -46,6 +46,8 @@ def tell_figures(figures: Mapping[str, Any], *, as_json: bool) -> None:
             table.add_row(f"{name} {part}".strip(), _words(number))
     Console().print(table)
     Console(soft_wrap=True).print(UTILIZATION_NOTE)
+    for note in notes:
+        Console(soft_wrap=True).print(note, markup=False, highlight=False)
 
 
 def tell_bound(bound: TraceBound, *, as_json: bool) -> None:

@@ -111,7 +111,7 @@ class Comparison:
     ) -> "Comparison":
         """Validate before anything runs; where nothing is random, only the first seed is run."""
         policies, seeds = list(dict.fromkeys(policies)), list(dict.fromkeys(seeds))
-        note = None
+        scenario, note = _of_format(scenario, trace, seeds), None
         if len(seeds) > 1 and SEED not in trace and not any(scenario.setting(p, seeds[0]).chance for p in policies):
             note = f"Nothing here is random: only seed {seeds[0]} of {len(seeds)} was run."
             seeds = seeds[:1]
@@ -134,9 +134,11 @@ class Comparison:
                 raise InvalidSetting(f"policy {policy}: {error}") from error
         for trace in dict.fromkeys(task.trace for task in self.tasks):
             try:
-                self.totals[trace] = self.scenario.prepare(trace, self.policies[0], self.seeds[0]).total
+                run = self.scenario.prepare(trace, self.policies[0], self.seeds[0])
             except InvalidTrace as error:
                 raise InvalidSetting(f"{trace}: {error}") from error
+            self.totals[trace] = run.total
+            self.note = " ".join(dict.fromkeys([*filter(None, [self.note]), *run.notes])) or None
 
     def _check_bounds(self) -> None:
         for policy in self.policies:
@@ -183,6 +185,12 @@ def _above(bound: TraceBound, figures: Mapping[str, Any]) -> dict[str, float | N
     """How far a run is above the bounds of its trace, as parts of them."""
     pairs = {name: (figures[f"{name}_h"], getattr(bound, f"{name}_h")) for name in ("avg_jct", "makespan")}
     return {name: reached / least - 1 if reached and least else None for name, (reached, least) in pairs.items()}
+
+
+def _of_format(scenario: Scenario, trace: str, seeds: Sequence[int]) -> Scenario:
+    """The scenario with the format of the first trace; that of a file which is not there is not asked for."""
+    first = Path(trace.replace(SEED, str(seeds[0])))
+    return scenario.of_format(first) if first.is_file() else scenario
 
 
 def perform(task: RunSpec, tell: Callable[[int], None]) -> RunResult:

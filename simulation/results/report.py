@@ -59,7 +59,7 @@ def _header(comparison: Comparison, command: str) -> str:
     keys = (f"<span class=policy>{_key(comparison, policy)}{escape(policy)}</span>" for policy in comparison.policies)
     jobs = sorted({outcome.figures["jobs"] for outcome in comparison.outcomes.values()})
     told = {
-        "Trace": escape(comparison.trace) + _of_jobs(jobs) + f", format {escape(scenario.format_name)}",
+        "Trace": escape(comparison.trace) + _of_jobs(jobs) + f", format {escape(scenario.format_name or '')}",
         "Cluster": escape(scenario.cluster),
         "Policies": " ".join(keys),
         "Seeds": ", ".join(map(str, comparison.seeds)) + _what_a_seed_is(comparison),

@@ -1,10 +1,10 @@
 """Options of a simulation, shared by the commands `run` and `compare`, and the run that they describe."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import typer
 
@@ -22,9 +22,11 @@ from simulation.scenario.setting import (
     InvalidSetting,
     Setting,
     begin,
+    read_given_rates,
     read_prices,
     read_throughputs,
     read_trace,
+    recognise_format,
 )
 from simulation.scenario.team_limits import (
     read_begin,
@@ -36,8 +38,8 @@ from simulation.scenario.team_limits import (
 )
 from simulation.traces.formats import FORMATS
 from simulation.traces.sia import CATEGORIES
-from simulation.traces.trace import Trace
-from simulation.workloads.rate_sources import REFERENCE
+from simulation.traces.trace import LeftOut, Trace, spelled_as
+from simulation.workloads.rate_sources import REFERENCE, BySpeed, RateSource, data_sheet
 from simulation.workloads.wrong_estimates import WrongEstimates
 
 CLUSTER_HELP = "For example v100=8x4,p100=16: eight nodes of four V100, sixteen of one P100."
@@ -56,6 +58,8 @@ class TraceRun:
     gpu_types: Sequence[str]
     prices: Sequence[float] | None
     trace: Trace
+    notes: Sequence[str] = ()
+    """What a reader of the figures has to know: assumptions, and jobs that were left out."""
 
     @property
     def total(self) -> int:
@@ -72,17 +76,50 @@ class TraceRun:
         figures = figures_of(
             self.simulation.state, self.gpu_types, decided_s=decided_s, wall_s=wall_s, prices=self.prices
         )
-        return {**figures, "skipped": self.trace.skipped, "rounded_up": self.trace.rounded_up}
+        counted = {"skipped": self.trace.skipped, "rounded_up": self.trace.rounded_up}
+        return {**figures, **counted, "left_out": {why.value: self.trace.left_out.get(why, 0) for why in LeftOut}}
+
+
+def notes_of(trace: Trace, truth: RateSource) -> list[str]:
+    """Assumptions about rates, and jobs that were left out, as sentences."""
+    notes = []
+    if isinstance(truth, BySpeed) and truth.taken_as_reference:
+        names = ", ".join(sorted(truth.taken_as_reference))
+        remedy = "motley simulate --rates FILE gives speeds"
+        notes.append(f"No data sheet of {names} is known: taken to be as fast as a {REFERENCE} ({remedy}).")
+    if left_out := {why: count for why, count in trace.left_out.items() if count}:
+        counts = ", ".join(f"{count:,} {_words(why)}" for why, count in left_out.items())
+        notes.append(f"Jobs of the trace that are left out: {counts}.")
+    return notes
+
+
+def _words(why: LeftOut) -> str:
+    return why.value.replace("_", " ").replace("gpus", "GPUs")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
     """Options that all runs of a command share; small enough to be sent to other processes."""
 
-    format_name: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help=f"Format of the trace: {', '.join(FORMATS)}.")
-    ]
     cluster: Annotated[str, typer.Option(metavar="TYPE=NODESxGPUS,…", help=CLUSTER_HELP)]
+    format_name: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help=f"Format of the trace: {', '.join(FORMATS)}. Default: recognised by its first line.",
+        ),
+    ] = None
+    rates: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            metavar="FILE",
+            help="Speeds of GPU types as CSV or YAML: gpu_type,speed; or workload,gpu_type,steps_per_s.",
+            **ON_WHAT,
+        ),
+    ] = None
     throughputs: Annotated[
         Path | None,
         typer.Option(
@@ -295,6 +332,10 @@ class Scenario:
         typer.Option("--told-restart", min=0, metavar="SECONDS", help="Policies take a restart to cost this.", **TOLD),
     ] = None
 
+    def of_format(self, trace: Path) -> Self:
+        """The same, with the format that the first line of the trace shows where none is given."""
+        return self if self.format_name else replace(self, format_name=recognise_format(trace))
+
     def setting(self, policy: str, seed: int) -> Setting:
         """Parse the options about the policy and the rounds; raises InvalidSetting."""
         if self.event_delay_s is not None and self.profiles is not None:
@@ -327,7 +368,7 @@ class Scenario:
 
     @property
     def _rules(self) -> str:
-        return self.rules or RULES_OF.get(self.format_name, "service")
+        return self.rules or RULES_OF.get(self.format_name or "", "service")
 
     def check(self, policy: str) -> None:
         """Raise InvalidSetting or InvalidParameter for an unknown policy or parameter."""
@@ -337,11 +378,14 @@ class Scenario:
 
     def prepare(self, trace: Path, policy: str, seed: int) -> TraceRun:
         """Read all files and return the run before its first round."""
+        if self.format_name is None:
+            return self.of_format(trace).prepare(trace, policy, seed)
         setting = self.setting(policy, seed)
-        jobs = read_trace(trace, self.format_name, skip_bad=self.skip_bad, category=self.category)
         machines, rounds = setting.rounds(Cluster.parse(self.cluster))
+        read = read_trace(trace, self.format_name, skip_bad=self.skip_bad, category=self.category)
+        jobs = spelled_as(read, machines.gpu_types)
         prices = read_prices(self.prices, machines.gpu_types)
-        truth = read_throughputs(self.throughputs, self.format_name, self.profiles)
+        truth = self._truth(self.format_name, jobs, machines)
         state = begin(
             jobs,
             machines,
@@ -359,7 +403,20 @@ class Scenario:
         if (state.jobs.array >= 0).any():
             state.arrays = SampledArrays.of(state.jobs, sampled=self.estimate_lengths, seed=seed)
         self._limit_teams(state, machines)
-        return TraceRun(Simulation(state, rounds), machines.gpu_types, prices, jobs)
+        return TraceRun(Simulation(state, rounds), machines.gpu_types, prices, jobs, notes_of(jobs, truth))
+
+    def _truth(self, format_name: str, jobs: Trace, cluster: Cluster) -> RateSource:
+        """Rates of --rates, --throughputs or --profiles, else by data sheets; types without one are as the reference.
+
+        Jobs whose rates the trace tells need none of these.
+        """
+        if self.rates is not None:
+            beside = "--throughputs" if self.throughputs else "--profiles" if self.profiles else None
+            return read_given_rates(self.rates, cluster, beside=beside)
+        truth = read_throughputs(self.throughputs, format_name, self.profiles)
+        if isinstance(truth, BySpeed) and not all(job.program.rates for job in jobs.jobs):
+            return BySpeed(frozenset(name for name in cluster.gpu_types if data_sheet(name) is None))
+        return truth
 
     def _limit_teams(self, state: State, cluster: Cluster) -> None:
         """Give the state the limits, quotas and budgets of the teams; jobs that these never allow cannot run."""

@@ -24,9 +24,9 @@ from simulation.rules.gavel import GavelRules
 from simulation.rules.pop import in_parts, shares_out
 from simulation.rules.service import ServiceRules
 from simulation.rules.sia import SiaRules
-from simulation.traces.formats import FORMATS, Reader
+from simulation.traces.formats import FORMATS, Reader, recognised
 from simulation.traces.sia import CATEGORIES, read_sia
-from simulation.traces.trace import Trace
+from simulation.traces.trace import InvalidTrace, Trace
 from simulation.workloads.applications import ApplicationProfiles
 from simulation.workloads.jobs import Jobs
 from simulation.workloads.rate_sources import (
@@ -38,6 +38,7 @@ from simulation.workloads.rate_sources import (
     known_prices,
     read_gavel_table,
 )
+from simulation.workloads.rates_file import GivenRates, read_rates
 from simulation.workloads.wrong_estimates import RIGHT, WrongEstimates
 
 GAVEL_SHUFFLE_SEED = 5
@@ -177,13 +178,30 @@ def read_prices(words: str | None, gpu_types: Sequence[str]) -> list[float] | No
 def read_trace(path: Path, format_name: str, *, skip_bad: bool, category: str | None = None) -> Trace:
     """Read the jobs of a file, which may be gzip-compressed; `category` holds for Sia's jobs that name none."""
     _refuse_unknown("format", format_name, FORMATS)
-    read = _reader(format_name, category)
+    lines, read = _lines(path), _reader(format_name, category)
+    try:
+        return read(lines, skip_bad=skip_bad)
+    except InvalidTrace as error:
+        if error.line == 1 and (found := recognised(lines)) not in (None, format_name):
+            raise InvalidTrace(1, error.column, f"{error.reason}. It looks like --format {found}") from error
+        raise
+
+
+def recognise_format(path: Path) -> str:
+    """The format of a trace by its first line; raises InvalidSetting where it cannot be told."""
+    if (found := recognised(_lines(path))) is None:
+        raise InvalidSetting(
+            f"{path}: its first line is of no known format: give --format, one of {', '.join(FORMATS)}"
+        )
+    return found
+
+
+def _lines(path: Path) -> list[str]:
     content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     try:
-        lines = content.decode("utf-8-sig").splitlines()
+        return content.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise InvalidSetting(f"{path} is not text in UTF-8: {error}") from None
-    return read(lines, skip_bad=skip_bad)
 
 
 def _reader(format_name: str, category: str | None) -> Reader:
@@ -206,6 +224,16 @@ def read_throughputs(path: Path | None, format_name: str, profiles: Path | None 
     if format_name in STEPS_OF_A_TABLE:
         raise InvalidSetting(f"the format {format_name} needs --throughputs, the table of its workloads' rates")
     return BySpeed()
+
+
+def read_given_rates(path: Path, cluster: Cluster, *, beside: str | None) -> GivenRates:
+    """The rates of --rates; `beside` is another option that tells rates, too. Each type of the cluster needs one."""
+    if beside is not None:
+        raise InvalidSetting(f"--rates cannot be used with {beside}, which tells the rates, too: give one of them")
+    rates = read_rates(path)
+    if missing := rates.missing(cluster.gpu_types):
+        raise InvalidSetting(f"{path} has no rate of {', '.join(missing)}, which --cluster has: add a line for it")
+    return rates
 
 
 def begin(

@@ -1,9 +1,13 @@
-"""Reader of Alibaba's 2023 traces (openb): the pods that request GPUs, each rounded up to whole GPUs."""
+"""Reader of Alibaba's 2023 traces (openb): the pods that request GPUs, each rounded up to whole GPUs.
+
+Pods that were never scheduled have no scheduled_time, and those that ran until the trace ends no deletion_time: how
+long they run is not known, so they are left out and counted.
+"""
 
 from collections.abc import Iterable
 
 from simulation.traces.reading import Line, read_table
-from simulation.traces.trace import Trace, TraceJob
+from simulation.traces.trace import LeftOut, Trace, TraceJob
 
 WHOLE_MILLI = 1000
 NEEDS = ("name", "num_gpu", "gpu_spec", "creation_time", "deletion_time", "scheduled_time")
@@ -14,9 +18,13 @@ def read_alibaba(lines: Iterable[str], *, skip_bad: bool = False) -> Trace:
     return read_table(lines, _job, needs=NEEDS, skip_bad=skip_bad)
 
 
-def _job(line: Line) -> TraceJob | None:
+def _job(line: Line) -> TraceJob | LeftOut:
     if (gpus := line.whole_at("num_gpu", least=0)) == 0:
-        return None
+        return LeftOut.NO_GPU
+    if not line.has("scheduled_time"):
+        return LeftOut.NEVER_SCHEDULED
+    if not line.has("deletion_time"):
+        return LeftOut.NOT_ENDED
     started_s = line.number_at("scheduled_time", least=0)
     if (ended_s := line.number_at("deletion_time", least=0)) <= started_s:
         line.refuse("deletion_time", "is not after scheduled_time")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from simulation.traces.reading import Line, read_table
-from simulation.traces.trace import Trace, TraceJob
+from simulation.traces.trace import LeftOut, Trace, TraceJob
 
 MINUTE_S = 60.0
 NEEDS = ("job_id", "user", "num_gpu", "submit_time", "duration", "expect_time_list", "best_effort")
@@ -14,9 +14,9 @@ def read_chronus(lines: Iterable[str], *, skip_bad: bool = False) -> Trace:
     return read_table(lines, _job, needs=NEEDS, skip_bad=skip_bad)
 
 
-def _job(line: Line) -> TraceJob | None:
+def _job(line: Line) -> TraceJob | LeftOut:
     if (gpus := line.whole_at("num_gpu", least=0)) == 0:
-        return None
+        return LeftOut.NO_GPU
     arrival_s = MINUTE_S * line.number_at("submit_time", least=0)
     best_effort = line.whole_at("best_effort", least=0) == 1
     within_s = None if best_effort else MINUTE_S * line.positive_at("expect_time_list")

@@ -1,9 +1,9 @@
-"""Reader of Microsoft's Philly trace as a table: timestamp, duration, num_gpus, gpu_time, cluster."""
+"""Reader of Microsoft's Philly trace: its own cluster_job_log, or a table of timestamp, duration, num_gpus, cluster."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from datetime import UTC, datetime
 
+from simulation.traces.philly_log import is_philly_log, read_philly_log
 from simulation.traces.reading import Line, read_table
 from simulation.traces.trace import Trace, TraceJob
 
@@ -11,13 +11,15 @@ NEEDS = ("timestamp", "duration", "num_gpus", "cluster")
 
 
 def read_philly(lines: Iterable[str], *, skip_bad: bool = False) -> Trace:
-    """Read the jobs, named by line number; time starts at the first arrival; the virtual cluster is the team."""
-    trace = read_table(lines, _job, needs=NEEDS, skip_bad=skip_bad)
-    began_s = min((job.arrival_s for job in trace.jobs), default=0.0)
-    return Trace.of((replace(job, arrival_s=job.arrival_s - began_s) for job in trace.jobs), trace.skipped)
+    """Read either form; time starts at the first arrival; the virtual cluster is the team."""
+    lines = list(lines)
+    if is_philly_log(next((line for line in lines if line.strip()), "")):
+        return read_philly_log(lines, skip_bad=skip_bad)
+    return read_table(lines, _job, needs=NEEDS, skip_bad=skip_bad).from_first_arrival()
 
 
 def _job(line: Line) -> TraceJob:
+    """The job, named by its line number."""
     return TraceJob(
         name=str(line.number),
         arrival_s=_seconds(line),

@@ -2,13 +2,15 @@
 
 import csv
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import isfinite
 from textwrap import shorten
 from typing import NoReturn
 
-from simulation.traces.trace import InvalidTrace, Trace, TraceJob
+from simulation.traces.trace import InvalidTrace, LeftOut, Trace, TraceJob
 
 LONGEST = 200
 """Longest error message, in characters: a field may be of any length."""
@@ -16,8 +18,8 @@ LONGEST = 200
 LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1e6
 """As the service accepts them, of teams and of jobs."""
 
-JobOf = Callable[["Line"], TraceJob | None]
-"""The job of a line, or None if the line's job requests no GPU."""
+JobOf = Callable[["Line"], TraceJob | LeftOut]
+"""The job of a line, or why it is left out."""
 
 
 @dataclass(frozen=True)
@@ -83,25 +85,38 @@ class Line:
 
     def refuse(self, column: int | str, reason: str) -> NoReturn:
         named = f"{column} " if isinstance(column, str) else ""
-        raise InvalidTrace(self.number, self._place(column) + 1, shorten(named + reason, LONGEST, placeholder="…"))
+        raise InvalidTrace(self.number, self._place(column) + 1, shortened(named + reason))
 
     def _place(self, column: int | str) -> int:
         return column if isinstance(column, int) else self.header[column]
 
 
+def shortened(reason: str) -> str:
+    """A reason of which no more than LONGEST characters are shown."""
+    return shorten(reason, LONGEST, placeholder="…")
+
+
 def read_lines(lines: Iterable[Line], job_of: JobOf, *, skip_bad: bool) -> Trace:
     """Read all lines; the first invalid line raises InvalidTrace, or, with skip_bad, invalid lines are counted."""
-    jobs, skipped = [], 0
-    for line in lines:
+    return collect((partial(job_of, line) for line in lines), skip_bad=skip_bad)
+
+
+def collect(reads: Iterable[Callable[[], TraceJob | LeftOut]], *, skip_bad: bool) -> Trace:
+    """The trace of all reads; the first InvalidTrace is raised, or, with skip_bad, they are counted."""
+    jobs, left_out, skipped = list[TraceJob](), Counter[LeftOut](), 0
+    for read in reads:
         try:
-            job = job_of(line)
+            found = read()
         except InvalidTrace:
             if not skip_bad:
                 raise
             skipped += 1
         else:
-            jobs += [job] if job else []
-    return Trace.of(jobs, skipped)
+            if isinstance(found, LeftOut):
+                left_out[found] += 1
+            else:
+                jobs.append(found)
+    return Trace.of(jobs, skipped, left_out)
 
 
 def read_table(lines: Iterable[str], job_of: JobOf, *, needs: Iterable[str], skip_bad: bool) -> Trace:
@@ -111,7 +126,7 @@ def read_table(lines: Iterable[str], job_of: JobOf, *, needs: Iterable[str], ski
     if missing := [name for name in needs if name not in header]:
         raise InvalidTrace(1, 1, f"the header has no column {', '.join(missing)}")
 
-    def checked(line: Line) -> TraceJob | None:
+    def checked(line: Line) -> TraceJob | LeftOut:
         line.expect(len(header))
         return job_of(line)
 

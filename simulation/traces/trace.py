@@ -1,8 +1,10 @@
 """A trace: jobs with arrival times, independent of the file format."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from enum import Enum, auto
+from dataclasses import dataclass, field, replace
+from enum import Enum, StrEnum, auto
+from types import MappingProxyType
 from typing import NamedTuple, Self
 
 
@@ -12,6 +14,14 @@ class InvalidTrace(ValueError):
     def __init__(self, line: int, column: int, reason: str) -> None:
         self.line, self.column, self.reason = line, column, reason
         super().__init__(f"line {line}, column {column}: {reason}")
+
+
+class LeftOut(StrEnum):
+    """Why a job of a trace is not simulated, though its line is valid."""
+
+    NO_GPU = "without_gpus"
+    NEVER_SCHEDULED = "never_scheduled"
+    NOT_ENDED = "not_ended"
 
 
 class KnownRate(NamedTuple):
@@ -84,10 +94,11 @@ class TraceJob:
 
 @dataclass(frozen=True)
 class Trace:
-    """Jobs by arrival, and the number of invalid lines that were skipped."""
+    """Jobs by arrival, the number of invalid lines that were skipped, and of jobs that were left out by reason."""
 
     jobs: tuple[TraceJob, ...]
     skipped: int = 0
+    left_out: Mapping[LeftOut, int] = field(default_factory=Counter)
 
     @property
     def rounded_up(self) -> int:
@@ -95,6 +106,30 @@ class Trace:
         return sum(job.rounded_up for job in self.jobs)
 
     @classmethod
-    def of(cls, jobs: Iterable[TraceJob], skipped: int = 0) -> Self:
+    def of(
+        cls, jobs: Iterable[TraceJob], skipped: int = 0, left_out: Mapping[LeftOut, int] = MappingProxyType({})
+    ) -> Self:
         """From jobs in any order; simultaneous arrivals keep the order of their lines."""
-        return cls(tuple(sorted(jobs, key=lambda job: job.arrival_s)), skipped)
+        return cls(tuple(sorted(jobs, key=lambda job: job.arrival_s)), skipped, Counter(left_out))
+
+    def from_first_arrival(self) -> Self:
+        """The same jobs, with arrivals and deadlines counted from the first arrival."""
+        began_s = min((job.arrival_s for job in self.jobs), default=0.0)
+        return replace(self, jobs=tuple(_earlier(job, began_s) for job in self.jobs))
+
+
+def _earlier(job: TraceJob, by_s: float) -> TraceJob:
+    deadline_s = None if job.deadline_s is None else job.deadline_s - by_s
+    return replace(job, arrival_s=job.arrival_s - by_s, deadline_s=deadline_s)
+
+
+def spelled_as(trace: Trace, gpu_types: Iterable[str]) -> Trace:
+    """The same trace, whose names of GPU types are those of the cluster where they differ in case alone."""
+    names = {gpu_type.casefold(): gpu_type for gpu_type in gpu_types}
+
+    def spelled(job: TraceJob) -> TraceJob:
+        if job.gpu_types is None or job.gpu_types.issubset(names.values()):
+            return job
+        return replace(job, gpu_types=frozenset(names.get(name.casefold(), name) for name in job.gpu_types))
+
+    return replace(trace, jobs=tuple(map(spelled, trace.jobs)))

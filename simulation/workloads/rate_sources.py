@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from estimation.gpu_specifications import GPU_SPECIFICATIONS
+from estimation.gpu_specifications import GPU_SPECIFICATIONS, GpuSpecification
 from estimation.scaling import scaling_law
 from simulation.cluster import Placement
 from simulation.traces.trace import UNKNOWN, KnownRate, Program
@@ -103,14 +103,28 @@ def _read_key(key: str) -> tuple[str, int]:
     return found["workload"], int(found["gpus"])
 
 
+MEMORY = re.compile(r"m\d+$")
+"""End of a type's name in Alibaba's traces: V100M16 has 16 GiB, V100M32 has 32."""
+
+
+def data_sheet(gpu_type: str) -> GpuSpecification | None:
+    """Figures of a GPU type by its name, without regard to case and to the memory that the name ends with."""
+    name = gpu_type.casefold()
+    return GPU_SPECIFICATIONS.get(name) or GPU_SPECIFICATIONS.get(MEMORY.sub("", name))
+
+
 @dataclass(frozen=True)
 class BySpeed:
     """Rates of any program from the speed of the GPU type and the scaling law; one V100 does a step per second."""
 
+    taken_as_reference: frozenset[str] = frozenset()
+    """Types without a data sheet that are taken to be as fast as a V100."""
+
     def rate(self, program: Program, gpu_type: str, placement: Placement) -> float:
-        if gpu_type not in GPU_SPECIFICATIONS:
+        sheet = data_sheet(REFERENCE if gpu_type in self.taken_as_reference else gpu_type)
+        if sheet is None:
             raise UnknownGpuType(gpu_type)
-        faster = GPU_SPECIFICATIONS[gpu_type].spec.speed / GPU_SPECIFICATIONS[REFERENCE].spec.speed
+        faster = sheet.spec.speed / GPU_SPECIFICATIONS[REFERENCE].spec.speed
         return faster * float(scaling_law(np.array(sum(placement)), np.array(len(placement))))
 
 
@@ -130,7 +144,7 @@ class TracedRates:
         known = min(program.rates, key=lambda known: _distance(known, gpu_type, sum(placement)))
         if (known.gpu_type, known.gpus) == (gpu_type, sum(placement)):
             return known.steps_per_s
-        if known.gpu_type != gpu_type and not {known.gpu_type, gpu_type} <= GPU_SPECIFICATIONS.keys():
+        if known.gpu_type != gpu_type and None in (data_sheet(known.gpu_type), data_sheet(gpu_type)):
             return 0.0
         return known.steps_per_s * _speed(gpu_type, placement) / _speed(known.gpu_type, (known.gpus,))
 
@@ -142,11 +156,11 @@ def _distance(known: KnownRate, gpu_type: str, gpus: int) -> tuple[bool, int, fl
 
 def _speed(gpu_type: str, placement: Placement) -> float:
     """Rate by the data sheet; of a type that has none, as if it were the reference."""
-    return BySpeed().rate(UNKNOWN, gpu_type if gpu_type in GPU_SPECIFICATIONS else REFERENCE, placement)
+    return BySpeed().rate(UNKNOWN, gpu_type if data_sheet(gpu_type) else REFERENCE, placement)
 
 
 def known_prices(gpu_types: Sequence[str]) -> list[float] | None:
     """Dollars per GPU-hour of each type, or None if one is unknown."""
-    prices = [GPU_SPECIFICATIONS[name].price_per_hour if name in GPU_SPECIFICATIONS else None for name in gpu_types]
+    prices = [sheet.price_per_hour if (sheet := data_sheet(name)) else None for name in gpu_types]
     known = [price for price in prices if price is not None]
     return known if len(known) == len(prices) else None

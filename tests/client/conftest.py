@@ -1,7 +1,8 @@
 """The service to talk to, and a `motley` command that talks to it."""
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from http.server import ThreadingHTTPServer
 from pathlib import Path
 
@@ -69,3 +70,16 @@ def script() -> Iterator[Script]:
 def scripted(script: Script, home: dict[str, str]) -> Motley:
     """The command, talking to that server."""
     return Motley({**home, "MOTLEY_URL": script.url, "MOTLEY_TOKEN": TOKEN})
+
+
+@pytest.fixture
+def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Sets the zone of this machine."""
+
+    def chosen(name: str) -> None:
+        monkeypatch.setenv("TZ", name)
+        time.tzset()
+
+    yield chosen
+    monkeypatch.undo()
+    time.tzset()

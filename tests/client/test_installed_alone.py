@@ -1,9 +1,12 @@
 """The client as a wheel, in an environment that knows nothing of the service."""
 
+import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
@@ -14,6 +17,7 @@ from django.conf import settings
 from pytest_django.live_server_helper import LiveServer
 
 from operations.client_wheel import client_wheel, wheel_name
+from tests.simulation.test_shadow import busy_month
 
 ROOT = Path(__file__).resolve().parents[2]
 UV = next((str(uv) for uv in [ROOT / ".tools" / "bin" / "uv"] if uv.exists()), shutil.which("uv"))
@@ -66,8 +70,38 @@ def test_the_command_needs_nothing_of_the_service(wheel: Path, fresh: Path, tmp_
         [fresh / "motley", "simulate", "run", "--help"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert (simulate.returncode, simulate.stdout) == (2, "")
-    assert "The simulator is not installed here: it is part of the service" in simulate.stderr
-    assert "./bootstrap.sh run installs both" in simulate.stderr
+    assert "pip install 'motley-client[simulator]'" in simulate.stderr
+
+
+def test_slurms_accounting_is_replayed_by_what_pip_installs_alone(wheel: Path, fresh: Path, tmp_path: Path) -> None:
+    needed = f"motley-client[simulator] @ {wheel.as_uri()}"
+    uv("pip", "install", "--quiet", "--python", str(fresh / "python"), needed, cwd=tmp_path)
+    (tmp_path / "sacct.txt").write_text(busy_month(10))
+    run([str(fresh / "motley"), "shadow", "import", "sacct.txt", "--policy", "fifo", "--policy", "qssf"], tmp_path)
+    page = (tmp_path / "shadow" / "shadow.html").read_text()
+    assert "10 jobs of Slurm under other policies" in page
+    assert "motley shadow import sacct.txt" in page
+    assert "django" not in run([str(fresh / "python"), "-c", "help('modules')"], tmp_path)
+
+
+def test_the_extra_of_the_simulator_has_every_library_that_its_packages_import() -> None:
+    """Of the versions that the service has; scikit-learn is that of forecasts, which simulate nothing."""
+    client, service = (
+        tomllib.loads((ROOT / path / "pyproject.toml").read_text())["project"] for path in ("client", "")
+    )
+    there = {*client["dependencies"], *client["optional-dependencies"]["simulator"]}
+    assert set(client["optional-dependencies"]["simulator"]) <= set(service["dependencies"])
+    names = {re.split(r"[\[<>=]", one)[0].removeprefix("python-") for one in there}
+    assert _imported("allocation", "estimation", "simulation") - {"sklearn", "threadpoolctl"} <= names | {"yaml"}
+
+
+def _imported(*packages: str) -> set[str]:
+    """Libraries that modules of these packages import, anywhere in them."""
+    trees = [ast.parse(path.read_text()) for package in packages for path in (ROOT / package).rglob("*.py")]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    names = {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
+    names |= {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    return {name.split(".")[0] for name in names} - set(packages) - sys.stdlib_module_names
 
 
 def test_the_training_helper_needs_nothing_at_all(wheel: Path, fresh: Path, tmp_path: Path) -> None:

@@ -415,6 +415,14 @@ def test_a_job_for_the_gpus_of_volunteers_alone_is_refused_with_the_reason(lab: 
     assert [fault["code"] for fault in refusal.value.faults] == ["volunteers_only"]
 
 
+def test_a_job_that_asks_for_more_machines_than_its_team_allows_is_told_so(lab: Lab) -> None:
+    Played(lab, trusted=False)
+    lab.node("n1")
+    lab.user()
+    with pytest.raises(InvalidSpec, match=r"asks for `any`, but its team [a-z]+ allows `trusted`"):
+        lab.submit(gpu_types=["k80"], volunteers="any")
+
+
 def test_a_copy_of_a_machine_is_refused_and_the_other_goes_on(desk: Played, lab: Lab) -> None:
     """Both have the same token and machine id. Which one goes on is chance; one does."""
     desk.sync()

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from rest_framework.test import APIClient
 
@@ -75,10 +76,20 @@ def test_a_running_job_has_no_begin_time_to_change(ada: APIClient, cluster: Lab,
     assert (answer.status_code, "requeue it first" in answer.json()["detail"]) == (409, True)
 
 
-@pytest.mark.parametrize("time", ["16:00", "now+1hour", "2020-12-01T08:00", 5])
+@pytest.mark.parametrize("time", ["16:00", "tomorrow", "now+", "now+soon", "now+99999999999d", "2020-12-01T08:00", 5])
 def test_rest_takes_a_whole_time_in_the_future(ada: APIClient, cluster: Lab, time: Any) -> None:
     answer = ada.post("/api/v1/jobs", {**SPEC, "begin_time": time}, format="json")
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/begin_time")
+
+
+@pytest.mark.parametrize("text", ["now+1hour", "now + 60min", "now+0-1:00:00"])
+def test_rest_takes_a_time_from_now_as_the_command_does(ada: APIClient, cluster: Lab, text: str) -> None:
+    answer = ada.post("/api/v1/jobs", {**SPEC, "begin_time": text, "gpus": "1-2"}, format="json")
+    assert answer.status_code == 201, answer.json()
+    assert answer.json()["spec"]["gpus"] == {"min": 1, "max": 2}
+    begins = parse_datetime(answer.json()["spec"]["begin_time"])
+    assert begins is not None
+    assert timedelta(minutes=59) < begins - timezone.now() <= timedelta(hours=1)
 
 
 def test_it_is_part_of_the_spec_and_of_a_clone_until_it_has_passed(cluster: Lab, later: Job) -> None:

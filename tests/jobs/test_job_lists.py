@@ -157,6 +157,8 @@ def cursor(position: str) -> str:
     [
         ({"limit": "-1"}, "/limit"),
         ({"limit": "0"}, "/limit"),
+        ({"limit": "201"}, "/limit"),
+        ({"limit": "5000"}, "/limit"),
         ({"limit": "abc"}, "/limit"),
         ({"limit": ""}, "/limit"),
         ({"limit": "1.5"}, "/limit"),

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 from rest_framework.test import APIClient
 
 from cluster_app import feasibility_cache
+from connections_app.long_requests import LONG
 from jobs_app.models import Attempt, Job
 from tests.rest_callers import SPEC
 from tests.service_lab import Lab
@@ -233,3 +235,14 @@ def test_a_job_without_steps_is_told_no_rates(cluster: Lab, ada: APIClient) -> N
     rates = ada.get(f"/api/v1/jobs/{job.pk}/explain").json()["rates_used"]
     assert rates
     assert {(rate["gpu_type"], rate["rate"], rate["source"]) for rate in rates} == {("a100", None, "estimated")}
+
+
+def test_a_session_in_a_job_that_does_not_run_is_refused_with_why(cluster: Lab, ada: APIClient) -> None:
+    job, opens = cluster.submit(), {"HTTP_UPGRADE": "websocket", LONG: "1"}
+    waits = ada.get(f"/api/v1/jobs/{job.pk}/session", **opens)
+    assert waits.status_code == 409
+    assert waits.json()["detail"].startswith("The job is queued, and a session needs a running one")
+    Job.objects.filter(pk=job.pk).update(state=Job.State.SUCCEEDED, finished_at=timezone.now())
+    over = ada.get(f"/api/v1/jobs/{job.pk}/session", **opens)
+    assert over.status_code == 409
+    assert over.json()["detail"].startswith("The job has ended (succeeded), and its sessions with it")

@@ -37,8 +37,7 @@ from jobs_app.submission.images import Image, may_fetch
 from jobs_app.submission.spec import JobSpec
 from jobs_app.submission.units import Memory, Seconds
 from motley_client.batch_script import Surroundings, check_variables, read_script, translated
-from motley_client.begin_time import begin_time_of
-from motley_client.commands.jobs import since_of
+from motley_client.begin_time import begin_time_of, since_of
 from motley_client.plain_yaml import UnreadableYaml
 from motley_client.replica_size import model_memory_mib
 from motley_client.spec import SpecError, after_of, gpus_of, name_of, pairs_of
@@ -132,7 +131,7 @@ CLIENT: Mapping[str, Callable[[str], object]] = {
     "log for a terminal": lambda text: list(sanitized_log([text.encode(errors="surrogatepass")])),
     "batch script": _script,
     "begin time": lambda text: begin_time_of(text, NOW, "--begin"),
-    "since": since_of,
+    "since": lambda text: since_of(text, NOW),
     "name of a command": name_of,
     "pairs": lambda text: pairs_of("--env", [text]),
     "variables of Slurm": lambda text: check_variables(text, {}),

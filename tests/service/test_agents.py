@@ -77,7 +77,7 @@ class AgentProcess:
 
     def start(self, *more: str) -> None:
         with self._log.open("ab") as log:
-            command = self._command("run", *self._jobs_as, *more)
+            command = self._command("run", *more)  # the account of jobs is that of `join`
             self.process = subprocess.Popen(command, env=self._environment, cwd=ROOT, stdout=log, stderr=log)
 
     def send(self, number: int) -> None:

@@ -71,7 +71,7 @@ def test_a_port_of_the_job_is_reached_through_the_service(service: Service, clie
     with running(service, client, SERVE) as job:
         found = re.search(rb"port (\d+)", client.logs(job).data)
         assert found is not None
-        with started(service, "port", job, f"{found[1].decode()}:0") as tunnel:
+        with started(service, "port", job, f":{found[1].decode()}") as tunnel:
             assert tunnel.stdout is not None
             address = tunnel.stdout.readline().split()[0]
             with httpx.Client() as browser:

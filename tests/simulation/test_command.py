@@ -149,7 +149,7 @@ def test_a_bad_line_is_refused_or_skipped_as_wanted(call, figures, trace):
         (["--prices", "v100=much"], "'v100=much' is not TYPE=PRICE"),
         (["--format", "gavel"], "line 1, column 2: 1 columns instead of 10"),
         (["--cluster", "v100=0x4"], "'v100=0x4' is not TYPE=NODES or TYPE=NODESxGPUS"),
-        (["--cluster", "abacus=1"], "unknown GPU type 'abacus'; the known ones are"),
+        (["--reference", "abacus"], "unknown GPU type 'abacus'; the known ones are"),
     ],
 )
 def test_what_means_nothing_is_refused_with_what_may_be_meant(call, trace, words, reason):

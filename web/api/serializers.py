@@ -17,6 +17,7 @@ from insight_app.explain.what_if import ChangeKind
 from jobs_app.measurement.energy import ENERGY_SOURCES
 from jobs_app.models import Attempt
 from jobs_app.serializers import ReasonAnswer
+from jobs_app.submission.spec import JobSpec
 from scheduler_app.models import Round
 from scheduler_app.round.node_lifetimes import KnownLifetime
 
@@ -406,11 +407,16 @@ class CostAndTimeAnswer(serializers.Serializer[Any]):
     why_none = serializers.CharField(help_text="Why there are no options; empty if there are.")
 
 
+@extend_schema_field(JobSpec)
+class SpecField(serializers.DictField):
+    """A spec that was admitted, and needs no validation."""
+
+
 class PlanAnswer(serializers.Serializer[Any]):
     """Plan of a job from a dry run; of an array, of each member."""
 
     valid = serializers.BooleanField()
-    spec = serializers.DictField(help_text="The spec as parsed, with defaults filled in.")
+    spec = SpecField(help_text="The spec as parsed, with defaults filled in.")
     options = PlanOption(many=True)
     note = serializers.CharField()
     cost_and_time = CostAndTimeAnswer()

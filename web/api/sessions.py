@@ -124,10 +124,17 @@ def _command(attempt: Attempt, rank: int) -> SessionCommand:
         raise Conflict(str(error)) from error
 
 
+def _why_none(job: Job) -> str:
+    state = job.get_state_display().lower()
+    if job.is_final:
+        return f"The job has ended ({state}), and its sessions with it: submit it again, or read its log."
+    return f"The job is {state}, and a session needs a running one: try again once it runs."
+
+
 def _running(job: Job, rank: int) -> Attempt:
     attempt = job.attempts.filter(state=Attempt.State.RUNNING).last()
     if attempt is None:
-        raise Conflict(f"The job does not run, it is {job.get_state_display()}: a session needs a running job.")
+        raise Conflict(_why_none(job))
     if rank >= len(attempt.nodes):
         raise Conflict(f"The job runs on {len(attempt.nodes)} nodes: give a rank below that.")
     return attempt

@@ -29,15 +29,16 @@ class NewestFirst(CursorPagination):
             self._refuse_cursor()
 
     def get_page_size(self, request: Request) -> int:
-        """Page size from the query: at most the maximum. No positive integer, or an empty cursor, is refused."""
+        """Page size from the query: an integer from 1 to the maximum. Another one, or an empty cursor, is refused."""
         if request.query_params.get(self.cursor_query_param) == "":
             self._refuse_cursor()
         text = request.query_params.get(self.page_size_query_param)
         if text is None:
             return self.page_size
-        if not re.fullmatch(r"0*[1-9][0-9]{0,9}", text):
-            self._refuse(self.page_size_query_param, f"Write a whole number from 1 to {self.max_page_size}.")
-        return min(int(text), self.max_page_size)
+        if not re.fullmatch(r"0*[1-9][0-9]{0,9}", text) or int(text) > self.max_page_size:
+            words = f"Write a whole number from 1 to {self.max_page_size}; `next` leads to the next page."
+            self._refuse(self.page_size_query_param, words)
+        return int(text)
 
     def _refuse_cursor(self) -> NoReturn:
         text = "Send the value of `next` of the previous page, or leave it out for the first page."
@@ -68,7 +69,7 @@ class NewestFirst(CursorPagination):
         }
 
     def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
-        size = {"type": "integer", "minimum": 1, "default": self.page_size}
+        size = {"type": "integer", "minimum": 1, "maximum": self.max_page_size, "default": self.page_size}
         return [
             {
                 "name": self.cursor_query_param,
@@ -79,7 +80,7 @@ class NewestFirst(CursorPagination):
             {
                 "name": self.page_size_query_param,
                 "in": "query",
-                "description": f"Results per page; more than {self.max_page_size} gives {self.max_page_size}.",
+                "description": "Results per page.",
                 "schema": size,
             },
         ]

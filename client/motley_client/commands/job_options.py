@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from motley_client.batch_script import Script, Surroundings, check_variables, is_script, read_script, translated
-from motley_client.begin_time import begin_time_of, deadline_of
+from motley_client.begin_time import begin_time_of, deadline_of, times_in_words
 from motley_client.completion import gpu_types, storage, teams
 from motley_client.completion import jobs as known_jobs
 from motley_client.configuration import default_team
@@ -251,7 +251,7 @@ def _specs_of(context: typer.Context, file: FileArgument, given: dict[str, Any])
     specs = read_specs(text, file.name)
     if kind := next(filter(None, map(format_of, specs)), None):
         raise SpecError(f"{file.name} is {kind.name}: `motley convert {file.name}` writes it as a job of Motley.")
-    return [merged(_with_whole_path(spec, file.name), fields) for spec in specs]
+    return [merged(_with_whole_path(times_in_words(spec, now()), file.name), fields) for spec in specs]
 
 
 def text_of(file: TextIO) -> str:

@@ -1,14 +1,12 @@
 """Commands about jobs: list, show, explain, change, comment, cancel, hold, release, requeue."""
 
-import re
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
 from itertools import islice
 from typing import Annotated, Any, NoReturn
 
 import typer
 
-from motley_client.begin_time import begin_time_of, deadline_of
+from motley_client.begin_time import SINCE, begin_time_of, deadline_of, since_of
 from motley_client.client import Client
 from motley_client.completion import JobArgument, JobArguments, TeamOption, complete_from, gpu_types
 from motley_client.errors import AuthError, Conflict, NotFound
@@ -29,7 +27,6 @@ from motley_client.terminal import Output, OutputOption, WatchOption, emit, now,
 
 Action = Callable[[Client, str], JobDetail]
 """What a command does to one job by its id: `Client.cancel` and others."""
-SECONDS_PER = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _PAIRS = (
     "pending=queued pd=queued configuring=starting cf=starting r=running completing=stopping cg=stopping "
     "completed=succeeded cd=succeeded f=failed timeout=timed_out to=timed_out ca=cancelled canceled=cancelled"
@@ -37,8 +34,6 @@ _PAIRS = (
 SLURM_STATES = dict(pair.split("=") for pair in _PAIRS.split())
 MOST_TASKS = 200
 """Tasks of an array that are shown, the last ones."""
-SINCE = "2h, 2026-12-01 or 2026-12-01T12:00:00Z"
-"""Examples of values of `--since`, for its help and its error message."""
 TRIES = 10
 """A running job changes with every progress report, so that a conditional update may fail several times."""
 
@@ -101,7 +96,7 @@ def ps(
         "team": team,
         "gpu_type": gpu_type,
         "tag": tag or [],
-        "created_after": since_of(since),
+        "created_after": since_of(since, now()),
         "page_size": min(limit + 1, 200),
     }
     with connect(context) as client:
@@ -118,6 +113,14 @@ def ps(
                 else jobs_table(jobs, now=now(), array=_array_of(client, array))
             ),
         )
+
+
+def _check_names(client: Client, team: str | None, gpu_type: str | None) -> None:
+    """Refuse names that nothing has, where no job is found: an empty list would say that these have none."""
+    if team is not None and team not in (known := [one["name"] for one in client.teams()]):
+        raise SpecError(f"--team {team}: there is no such team. Teams: {', '.join(known)}.")
+    if gpu_type is not None and gpu_type not in (known := [one["name"] for one in client.gpu_types()]):
+        raise SpecError(f"--gpu-type {gpu_type}: there is no such GPU type. Types: {', '.join(known)}.")
 
 
 def state_named(text: str) -> State:
@@ -297,8 +300,16 @@ def comment(
         if delete is None:
             client.comment(job_id, text or "")
         else:
-            client.delete_comment(job_id, delete)
+            _delete_comment(client, job_id, delete)
     say("Commented." if delete is None else "Deleted.")
+
+
+def _delete_comment(client: Client, job: str, comment: int) -> None:
+    try:
+        client.delete_comment(job, comment)
+    except NotFound as error:
+        words = f"The job has no comment {comment}: motley events {job} -o json shows the ids of its comments."
+        raise NotFound(words) from error
 
 
 def cancel(context: typer.Context, jobs: JobArguments) -> None:
@@ -321,22 +332,10 @@ def requeue(context: typer.Context, jobs: JobArguments) -> None:
     apply_to_each(context, jobs, Client.requeue)
 
 
-def since_of(text: str | None) -> str | None:
-    """ISO time, with its offset, of `2h` ago, or of a date or time; without a zone it is in that of this machine."""
-    if text is None:
-        return None
-    ago = re.fullmatch(r"(\d{1,6})([smhd])", text)
-    try:
-        if ago:
-            return (now() - timedelta(seconds=int(ago[1]) * SECONDS_PER[ago[2]])).isoformat()
-        at = datetime.fromisoformat(text)
-        return (at if at.tzinfo else at.astimezone()).isoformat()
-    except (ValueError, OverflowError) as error:
-        raise SpecError(f"--since {text}: there is no such time. Write {SINCE}.") from error
-
-
 def _newest(client: Client, wanted: dict[str, Any], limit: int, *, quiet: bool) -> list[Job]:
     found = list(islice(client.jobs(**wanted), limit + 1))
+    if not found:
+        _check_names(client, wanted.get("team"), wanted.get("gpu_type"))
     if len(found) > limit and not quiet:
         warn(f"Only the newest {limit} jobs are shown; --limit shows more.")
     return found[:limit]

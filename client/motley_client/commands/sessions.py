@@ -1,6 +1,8 @@
 """The commands `motley exec` and `motley port`."""
 
+import shlex
 import socket
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -22,9 +24,12 @@ def execute(context: typer.Context, job: JobArgument, *, rank: RankOption = 0) -
 
     motley exec resnet -- nvidia-smi
 
-    The exit code is the command's. The command ends with the job.
+    motley exec resnet -- "nvidia-smi | grep MiB"
+
+    One word after -- is a line of the shell, as in submit. The exit code is the command's. The command ends with the
+    job.
     """
-    words = context.meta["command"]
+    words = in_the_shell(context.meta["command"])
     with connect(context) as client:
         found = find_job(client, job)
         terminal = terminal_here()
@@ -33,16 +38,34 @@ def execute(context: typer.Context, job: JobArgument, *, rank: RankOption = 0) -
             raise typer.Exit(attach(session, terminal=terminal is not None))
 
 
+def in_the_shell(words: Sequence[str]) -> list[str]:
+    """The command, of which one word that is more than a name is a line of the shell, as the command of a job is."""
+    if len(words) == 1 and shlex.quote(words[0]) != words[0]:
+        return ["/bin/sh", "-c", words[0]]
+    return list(words)
+
+
 def port(
     context: typer.Context,
     job: JobArgument,
     ports: Annotated[
-        str, typer.Argument(metavar="PORT[:LOCAL]", help="Port on the job's node, and ours if it is another.")
+        str,
+        typer.Argument(
+            metavar="[LOCAL:]PORT", help="Port on the job's node, and before it ours if it is another, as in ssh -L."
+        ),
     ],
     *,
     rank: RankOption = 0,
 ) -> None:
-    """Connect a port of this machine to a port of a running job, until Ctrl-C. Example: motley port notebook 8888"""
+    """Connect a port of this machine to a port of a running job, until Ctrl-C. Examples:
+
+    motley port notebook 8888
+
+    motley port notebook 9000:8888
+
+    The second connects our port 9000, in the order of ssh -L, docker and kubectl. A free port is taken where ours is
+    in use, and with an empty LOCAL (:8888).
+    """
     theirs, ours = _ports(ports)
     with connect(context) as client, _listening(ours) as server:
         found = find_job(client, job)
@@ -55,17 +78,18 @@ def port(
 
 
 def _ports(text: str) -> tuple[int, int]:
-    """Port of the job, and ours: `8888`, or `8888:9999`."""
-    theirs, _, ours = text.partition(":")
-    numbers = [int(part) if part.isdecimal() else -1 for part in (theirs, ours or theirs)]
+    """Port of the job, and ours: `8888`, or `9000:8888` with ours first; 0 or nothing in its place: any free one."""
+    ours, colon, theirs = text.rpartition(":")
+    numbers = [int(part) if part.isdecimal() else -1 for part in (theirs, (ours or "0") if colon else theirs)]
     if not (1 <= numbers[0] <= 65_535 and 0 <= numbers[1] <= 65_535):
-        raise SpecError(f"{text}: expected a port, e.g. 8888, or the job's and ours, e.g. 8888:9999.")
+        raise SpecError(f"{text}: expected the job's port, e.g. 8888, or ours and the job's, e.g. 9000:8888.")
     return numbers[0], numbers[1]
 
 
 def _listening(number: int) -> socket.socket:
+    """Our port, or a free one where that is in use."""
     try:
         return socket.create_server((HERE, number))
     except OSError as error:
-        text = f"Port {number} of this machine cannot be used ({error.strerror}): give another, as PORT:LOCAL."
-        raise SpecError(text) from error
+        warn(f"Port {number} of this machine cannot be used ({error.strerror}): a free one is taken.")
+        return socket.create_server((HERE, 0))

@@ -1,13 +1,18 @@
-"""The commands `motley simulate` and `shadow`: this process becomes the simulator, where that is installed."""
+"""The commands `motley simulate` and `shadow`: this process becomes the simulator."""
 
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
 import typer
 
 from motley_client.configuration import ConfigurationError
+
+WITH_LIBRARIES = "motley-client[simulator]"
+LIBRARIES = ("hostlist", "numpy", "plotly", "rapidfuzz", "scipy")
+"""Of the extra `simulator`: the wheel carries the simulator itself."""
 
 AS_IT_IS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 """All arguments are passed to the simulator, --help included."""
@@ -32,14 +37,17 @@ def _become_the_simulator(program: str, words: list[str]) -> NoReturn:
 
 
 def simulator_root() -> Path:
-    """Root of the service's checkout: the folder that contains the virtual environment of this command."""
-    root = Path(sys.prefix).parent
-    if not (root / "simulation" / "__main__.py").is_file():
+    """Folder that has the simulator's packages: the checkout around this environment, else that of the wheel."""
+    checkout = Path(sys.prefix).parent
+    if (checkout / "simulation" / "__main__.py").is_file():
+        return checkout
+    if any(find_spec(name) is None for name in LIBRARIES):
         raise ConfigurationError(
-            "The simulator is not installed here: it is part of the service, and this is the client alone. "
-            "In a checkout of Motley, ./bootstrap.sh run installs both; then use .venv/bin/motley simulate."
+            f"The simulator needs libraries that are not installed here: pip install '{WITH_LIBRARIES}'. "
+            "To have the address of the wheel in place of an index: "
+            f"pip install '{WITH_LIBRARIES} @ https://…/client/motley_client-….whl', as the page Client shows it."
         )
-    return root
+    return Path(__file__).parents[2] / "motley_simulator"
 
 
 def _python_path() -> list[str]:

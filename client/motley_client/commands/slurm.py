@@ -5,9 +5,10 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from motley_client.begin_time import since_of
 from motley_client.client import Client
 from motley_client.commands import cluster
-from motley_client.commands.jobs import apply_to_each, cancel, hold, release, requeue, show, since_of, state_named
+from motley_client.commands.jobs import apply_to_each, cancel, hold, release, requeue, show, state_named
 from motley_client.lookup import connect, find_jobs
 from motley_client.responses import ACTIVE_STATES, Job
 from motley_client.spec import SpecError
@@ -95,7 +96,7 @@ def sacct(
     columns = columns_of(form)
     with connect(context) as client:
         wanted = _filters(client, Wanted(user, user is None, states or "all", name, account))
-        found = list(_selected(client, jobs, wanted | {"created_after": since_of(since)}))
+        found = list(_selected(client, jobs, wanted | {"created_after": since_of(since, now())}))
     if not parsable:
         console().print(chosen_columns(found, columns, now=now(), headings=not no_header))
         return

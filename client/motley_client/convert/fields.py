@@ -7,9 +7,9 @@ from math import ceil
 from typing import Any
 
 from motley_client.spec import SpecError
+from motley_client.units import MIB_PER
 
 MOST_CHARACTERS = 1000
-MIB_PER = {"": 1024, "k": 1 / 1024, "m": 1, "g": 1024, "t": 1024**2}
 """Without a unit these systems count in GiB."""
 
 
@@ -126,7 +126,7 @@ def mib_of(value: Any, where: str) -> int:
     match = re.match(r"(\d{1,9}(?:\.\d{1,6})?)\s*([kmgt]?)i?b?(?:\+|\.\.|$)", str(value).lower())
     if match is None:
         raise SpecError(f"{where}: {value!r} is not an amount of memory, e.g. 32GB.")
-    return ceil(float(match[1]) * MIB_PER[match[2]])
+    return ceil(float(match[1]) * MIB_PER[match[2] or "g"])
 
 
 def env_of(value: Any, where: str) -> tuple[dict[str, str], list[str]]:

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from database.damage import REMEDY, is_damage, note_damage
 from operations.loops import both_turns, engine_turn, round_turn
+from operations.native_output import discard_native_output
 from scheduler_app.round.lease import holder_name, release_lease
 
 log = logging.getLogger(__name__)
@@ -36,6 +37,7 @@ class Command(BaseCommand):
         if options["once"]:
             Loop(both_turns, options["interval"]).step()
             return
+        discard_native_output()
         turns = [turn for name, turn in TURNS.items() if options["only"] in (None, name)]
         _run_until_told([Loop(turn, options["interval"]) for turn in turns])
 
