@@ -35,6 +35,7 @@ class Reason(TypedDict):
     code: str
     detail: str
     numbers: dict[str, float]
+    figures: NotRequired[str]
 
 
 class RanOn(TypedDict):
