@@ -189,6 +189,8 @@ class Interval(TypedDict):
     low: str | None
     median: str | None
     high: str | None
+    note: NotRequired[str]
+    """`later than foreseen`, or empty."""
 
 
 class EmptyForecast(Interval):
