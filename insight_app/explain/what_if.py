@@ -293,11 +293,9 @@ def _at_whose_cost(before: PlannedRound, after: PlannedRound, job: Job) -> str:
     if not losers:
         return "no other job would be stopped or start later in that round"
     known = names_of(sorted(losers)[:MOST_NAMED])
-    names = Counter(one.shown_to(job.team_id) for one in known.values())
-    named = [
-        f"{count} jobs of team {name.removeprefix('a job of team ')}" if count > 1 else name
-        for name, count in names.items()
-    ]
+    mine = [one.name for one in known.values() if one.team_id == job.team_id]
+    others = Counter(one.team for one in known.values() if one.team_id != job.team_id)
+    named = mine + [f"{count} job{'s' * (count > 1)} of team {team}" for team, count in others.items()]
     more = f" and {len(losers) - MOST_NAMED} more" if len(losers) > MOST_NAMED else ""
     return f"{', '.join(named)}{more} would wait for it"
 
