@@ -137,11 +137,12 @@ def motley(
     rules = ReservationRules(patience, lease_growth, horizon_s, by_team=fairness > 0)
     reserved = reserve(problem, _left_s(problem, horizon_s), allowed(problem, scale_up), rules)
     fixed, kept = reserved.fixed(problem), reserved.kept
-    limits = {"scale_up": scale_up, "gap": gap}
+    gain = _gain(fixed, values)
     try:
-        decision = assign_with_incumbents(fixed, _gain(fixed, values), time_limit_s=time_limit_s, kept=kept, **limits)
+        decision = assign_with_incumbents(fixed, gain, scale_up=scale_up, gap=gap, time_limit_s=time_limit_s, kept=kept)
     except SolverFailed as failure:
-        decision = plain_program(fixed, values, kept=kept, budget=budget, **limits).in_place_of(failure)
+        by_plain = plain_program(fixed, values, scale_up=scale_up, gap=gap, budget=budget, kept=kept)
+        decision = by_plain.in_place_of(failure)
     decision = oldest_first(fixed, decision)
     behind_h = problem.team_backlog_s / HOUR_S if fairness else None
     return replace(decision, behind_h=behind_h, keeps_s=reserved.keeps_s, kept_for=reserved.kept_for)
