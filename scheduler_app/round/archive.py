@@ -88,6 +88,7 @@ def unpack(blob: bytes) -> Archived:
     names: dict[str, Any] = {
         name: tuple(words[name]) if isinstance(words[name], list) else words[name] for name in NAMES
     }
+    decided: dict[str, Any] = {name: arrays.get(f"decided.{name}") for name in DECIDED}
     decision = Decision(
         prices=arrays["prices"],
         objective=words["objective"],
@@ -95,7 +96,7 @@ def unpack(blob: bytes) -> Archived:
         status=Status(words["status"]),
         solve_seconds=words["solve_seconds"],
         message=words["message"],
-        **{name: arrays.get(f"decided.{name}") for name in DECIDED},
+        **decided,
     )
     plan = Plan(decision=decision, assignment=arrays["assignment"], owner=arrays["owner"])
     snapshot = Snapshot(**names, **parts, source=arrays["source"], evidence=_evidence(arrays))
