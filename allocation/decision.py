@@ -45,9 +45,10 @@ class Decision:
     have; value (m, K), of a policy that maximises value, is what the objective gains from each configuration, in the
     unit of the prices; rival (m,), of a queue, is for each row left the last one served before it, or the one that
     stops the queue, -1: none; behind_h (m,), of a policy that counts it, is how far the row's team is behind its share,
-    in cluster-hours; message is the error, if another policy stood in. pairs, of a policy that lets two jobs share
-    GPUs, is the time that they spend so, and shares the time that jobs spend alone. vertex: the shares are those of few
-    types per job (`allocation.solvers.few_types`).
+    in cluster-hours; keeps_s (m,), of a policy that observes leases, is for how many seconds a row keeps what it holds,
+    and kept_for (n,) the row for which it keeps idle GPUs of a type, or -1; message is the error, if another policy
+    stood in. pairs, of a policy that lets two jobs share GPUs, is the time that they spend so, and shares the time that
+    jobs spend alone. vertex: the shares are those of few types per job (`allocation.solvers.few_types`).
     """
 
     shares: Floats | None = None
@@ -60,6 +61,8 @@ class Decision:
     value: Floats | None = None
     rival: Ints | None = None
     behind_h: Floats | None = None
+    keeps_s: Floats | None = None
+    kept_for: Ints | None = None
     message: str = ""
     pairs: Pairs | None = None
     vertex: bool = False
@@ -126,9 +129,19 @@ class Decision:
         value = None if self.value is None else np.where(absent[:, None], 0, self.value[position])
         rival = None if self.rival is None else np.where(absent, -1, np.append(rows, -1)[self.rival][position])
         behind_h = None if self.behind_h is None else np.where(absent, 0, self.behind_h[position])
+        keeps_s = None if self.keeps_s is None else np.where(absent, 0, self.keeps_s[position])
+        kept_for = None if self.kept_for is None else np.append(rows, -1)[self.kept_for]
         pairs = None if self.pairs is None else Pairs(rows[self.pairs.rows], self.pairs.shares)
         return replace(
-            self, assignment=assignment, shares=shares, value=value, rival=rival, behind_h=behind_h, pairs=pairs
+            self,
+            assignment=assignment,
+            shares=shares,
+            value=value,
+            rival=rival,
+            behind_h=behind_h,
+            keeps_s=keeps_s,
+            kept_for=kept_for,
+            pairs=pairs,
         )
 
     def in_place_of(self, failure: Exception) -> Self:

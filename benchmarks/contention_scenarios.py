@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -72,35 +73,29 @@ def scenarios(seeds: Sequence[int]) -> dict[str, Contention]:
 def identical_jobs(seed: int) -> Iterator[TraceJob]:
     """30 jobs of 4 GPUs, 10 of team language and 20 of vision, that come at once in an order by seed."""
     teams = np.random.default_rng(seed).permutation(["language"] * 10 + ["vision"] * 20).tolist()
-    spec = sample_job("big", "", rates={"t4": 8.0, "v100": 22.0, "a100": 45.0}, gpus=4, steps=18_000)
-    return (
-        TraceJob(
-            name=f"big-{i}",
-            arrival_s=0.0,
-            gangs=(4,),
-            program=Program(_workload(spec)),
-            total_steps=spec["total_steps"],
-            team=team,
-            team_weight=DEMO_WEIGHTS[team],
-        )
-        for i, team in enumerate(teams)
-    )
+    rates = {"t4": 8.0, "v100": 22.0, "a100": 45.0}
+    specs = [sample_job(f"big-{i}", team, rates=rates, gpus=4, steps=18_000) for i, team in enumerate(teams)]
+    return (demo_job(spec, arrival_s=0.0) for spec in specs)
 
 
 def demo_jobs(seed: int) -> Iterator[TraceJob]:
     """The demo's sample jobs: eight at once, the others one each eight seconds, in an order by seed."""
     specs = list(sample_jobs())
     for place, i in enumerate(np.random.default_rng(seed).permutation(len(specs)).tolist()):
-        spec = specs[i]
-        yield TraceJob(
-            name=spec["name"],
-            arrival_s=8.0 * max(place - 7, 0),
-            gangs=(spec["gpus"],),
-            program=Program(_workload(spec)),
-            total_steps=spec["total_steps"],
-            team=spec["team"],
-            team_weight=DEMO_WEIGHTS[spec["team"]],
-        )
+        yield demo_job(specs[i], arrival_s=8.0 * max(place - 7, 0))
+
+
+def demo_job(spec: dict[str, Any], *, arrival_s: float) -> TraceJob:
+    """A sample job of the demo as a job of a trace."""
+    return TraceJob(
+        name=spec["name"],
+        arrival_s=arrival_s,
+        gangs=(spec["gpus"],),
+        program=Program(_workload(spec)),
+        total_steps=spec["total_steps"],
+        team=spec["team"],
+        team_weight=DEMO_WEIGHTS[spec["team"]],
+    )
 
 
 def undeclared(seed: int) -> Iterator[TraceJob]:
@@ -151,9 +146,13 @@ def _workload(spec: dict[str, object]) -> str:
 
 
 def _demo_options(folder: Path) -> Scenario:
-    """The demo's cluster and timing; rates are those that its jobs declare."""
+    return demo_scenario(folder, [*identical_jobs(0), *demo_jobs(0)])
+
+
+def demo_scenario(folder: Path, jobs: Iterable[TraceJob]) -> Scenario:
+    """The demo's cluster and timing; rates are those that its jobs declare, in a file in this folder."""
     table: dict[str, dict[str, dict[str, float]]] = {"a100": {}, "v100": {}, "t4": {}}
-    for job in [*identical_jobs(0), *demo_jobs(0)]:
+    for job in jobs:
         workload = job.program.workload or ""
         for kind, rate in json.loads(workload.partition(" at ")[2]).items():
             table[kind][f"('{workload}', {job.gangs[0]})"] = {"null": rate}

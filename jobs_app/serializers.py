@@ -84,6 +84,7 @@ class ReasonAnswer(serializers.Serializer[Any]):
     code = serializers.CharField()
     detail = serializers.CharField()
     numbers = serializers.DictField()
+    figures = serializers.CharField(required=False, help_text="The optimiser's figures behind it, in words.")
 
 
 class RanOnAnswer(serializers.Serializer[Any]):

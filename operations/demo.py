@@ -15,8 +15,10 @@ from cluster_app.models import Engine, GpuType
 from cluster_app.services import add_node
 from connections_app.register_machine import gpu_type_columns
 from engines.slurm.private_cluster import EmulatedNode, PrivateCluster
-from jobs_app.models import ApiToken, Team
+from jobs_app.models import ApiToken, Job, Team
+from jobs_app.submission.submit import submit_job
 from jobs_app.tokens import issue_token
+from operations.sample_jobs import FIRST, sample
 from scheduler_app.models import PolicySetting
 from scheduler_app.policy.settings import choose_policy
 
@@ -25,6 +27,8 @@ NODES += [("emu-t4-1", "t4", 4), ("emu-t4-2", "t4", 4)]
 
 SLURM_ENGINE, SLURM_PORT = "slurm", 36_817
 ROUND_S, MIN_RUN_S = 5, 20
+UNFINISHED = 20
+"""Sample jobs that may be unfinished at most when another one is submitted."""
 LOOKING_S = 60
 """Seconds after the last page was loaded during which somebody is thought to look; open pages reload themselves."""
 
@@ -122,3 +126,12 @@ def somebody_looks() -> bool:
         return time.time() - settings.MOTLEY_LAST_PAGE_VIEW.stat().st_mtime < LOOKING_S
     except FileNotFoundError:
         return False
+
+
+def submit_another(owner: User) -> bool:
+    """Submit the next sample job, unless the demo has enough unfinished ones; returns whether it did."""
+    samples = Job.objects.filter(owner=owner, tags__demo="yes")
+    if samples.unfinished().count() >= UNFINISHED:
+        return False
+    submit_job(sample(max(samples.count(), FIRST)), owner=owner)
+    return True

@@ -1,12 +1,7 @@
-"""Sample jobs of the demo."""
+"""Specs of the demo's sample jobs; without Django, for benchmarks simulate them."""
 
 from collections.abc import Iterator
 from typing import Any
-
-from django.contrib.auth.models import User
-
-from jobs_app.models import Job
-from jobs_app.submission.submit import submit_job
 
 MODELS = {
     "resnet50": ("vision", {"t4": 8.0, "v100": 22.0, "a100": 45.0}, 3000),
@@ -18,8 +13,6 @@ MODELS = {
 GANGS = (1, 2, 4, 1, 1, 2, 2, 1, 4, 1, 2, 1, 1, 4)
 FIRST = len(GANGS)
 """Sample jobs that the demo begins with."""
-UNFINISHED = 20
-"""Sample jobs that may be unfinished at most when another one is submitted."""
 
 
 def sample_jobs() -> Iterator[dict[str, Any]]:
@@ -47,12 +40,3 @@ def sample_job(name: str, team: str, *, rates: dict[str, float], gpus: int, step
         "checkpoint": {"grace_seconds": 20, "restore_seconds": 2},
         "tags": {"demo": "yes"},
     }
-
-
-def submit_another(owner: User) -> bool:
-    """Submit the next sample job, unless the demo has enough unfinished ones; returns whether it did."""
-    samples = Job.objects.filter(owner=owner, tags__demo="yes")
-    if samples.unfinished().count() >= UNFINISHED:
-        return False
-    submit_job(sample(max(samples.count(), FIRST)), owner=owner)
-    return True

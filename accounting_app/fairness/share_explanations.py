@@ -51,17 +51,17 @@ def _sentence(share: TeamShare, shares: Sequence[TeamShare], window: str, around
         return f"{got}, about its entitlement of {_percent(share.entitled)}."
     reasons = list(_reasons(share, shares, around))
     because = f", because {'; '.join(reasons)}" if reasons else ""
-    return f"{got} against an entitlement of {_percent(share.entitled)}{because}."
+    although = "" if _is_sated(share) or share.delivered > share.entitled else f", although {_demand(share)}"
+    waits = _queue(around.waiting.get(share.team, {})) if share.delivered < share.entitled else ""
+    return f"{got} against an entitlement of {_percent(share.entitled)}{although}{because}.{waits}"
 
 
 def _reasons(share: TeamShare, shares: Sequence[TeamShare], around: ShareContext) -> Iterable[str]:
     is_behind = share.delivered < share.entitled
     yield from _speed(share, shares, is_behind=is_behind)
-    if is_behind:
+    if is_behind and _is_sated(share):
         yield _demand(share)
-        yield from _queue(around.waiting.get(share.team, {}))
-        yield from _taken_by_others(share, shares)
-    else:
+    if not is_behind:
         yield from _left_by_others(share, shares)
     known = REGISTRY.get(around.policy)
     if known and Need.WEIGHTS not in known.needs:
@@ -76,42 +76,41 @@ def _speed(share: TeamShare, shares: Sequence[TeamShare], *, is_behind: bool) ->
         yield f"its GPUs did {_percent(speed)} of the average work per hour"
 
 
-def _queue(waiting: Mapping[str, int]) -> Iterable[str]:
+def _queue(waiting: Mapping[str, int]) -> str:
+    """A sentence on what the team's jobs wait for now."""
     if not waiting:
-        return
+        return ""
     labels: Mapping[str, str] = dict(Reason.choices)
     most = sorted(waiting.items(), key=lambda item: (-item[1], item[0]))[:MOST_NAMED]
     total = sum(waiting.values())
     told = ", ".join(f"{labels.get(reason, reason)}{f': {count}' if len(most) > 1 else ''}" for reason, count in most)
-    yield f"{total} of its jobs {'waits' if total == 1 else 'wait'} now ({told})"
+    return f" {total} of its jobs {'waits' if total == 1 else 'wait'} now ({told})."
 
 
 def _left_by_others(share: TeamShare, shares: Sequence[TeamShare]) -> Iterable[str]:
-    """Teams that got less than they were entitled to, and why; those of the largest difference first."""
+    """Teams that got less than they were entitled to, those of the largest difference first, and why, if it is known.
+
+    That one got less, and could have used more, is no reason for the other's share but the other side of it.
+    """
     behind = [each for each in shares if each.team != share.team and each.entitled - each.delivered >= NEARLY]
     for each in sorted(behind, key=lambda each: each.delivered - each.entitled)[:MOST_NAMED]:
-        slow = "; ".join(["", *_speed(each, shares, is_behind=True)])
-        yield f"{each.team} got {_against(each)} ({_demand(each)}{slow})"
-
-
-def _taken_by_others(share: TeamShare, shares: Sequence[TeamShare]) -> Iterable[str]:
-    """Teams that got more than they were entitled to, if the team could have used it; those that got most first."""
-    if share.waiting_gpus < LEAST_WAITING:
-        return
-    ahead = [each for each in shares if each.team != share.team and each.delivered - each.entitled >= NEARLY]
-    named = sorted(ahead, key=lambda each: each.entitled - each.delivered)[:MOST_NAMED]
-    if named:
-        over = ", ".join(f"{each.team} {_against(each)}" for each in named)
-        yield f"others got more than their entitlement ({over})"
+        why = [*([_demand(each)] if _is_sated(each) else []), *_speed(each, shares, is_behind=True)]
+        if why:
+            yield f"{each.team} got {_against(each)} ({'; '.join(why)})"
 
 
 def _against(share: TeamShare) -> str:
     return f"{_percent(share.delivered)} against {_percent(share.entitled)}"
 
 
+def _is_sated(share: TeamShare) -> bool:
+    """Whether a team could use no more GPUs over the window."""
+    return share.waiting_gpus < LEAST_WAITING
+
+
 def _demand(share: TeamShare) -> str:
     """Whether a team could have used more GPUs over the window."""
-    if share.waiting_gpus < LEAST_WAITING:
+    if _is_sated(share):
         return "hardly any of its jobs waited, so that it could use no more"
     gpus = f"{share.waiting_gpus:.0f} GPU{'' if round(share.waiting_gpus) == 1 else 's'}"
     return f"its waiting jobs asked for {gpus} on average"

@@ -9,6 +9,7 @@ from allocation.decision import Decision
 from allocation.policies.parameters import Range
 from allocation.policies.plain_programs import all_jobs_sum, each_jobs_sum, solve_integer
 from allocation.problem import Problem, isolated_rate
+from allocation.reservations import ReservationRules, reserve
 from allocation.restart_cost import part_lost_to_restart
 from allocation.solvers.integer_assignment import allowed, assign_with_incumbents, oldest_first
 from allocation.solvers.linear_program import SolverFailed
@@ -41,6 +42,13 @@ def motley(
         float,
         Range(0, 1024, "limit on replicas as a multiple of the most that jobs of its workload ever had; 0: no limit"),
     ] = 0.0,
+    patience: Annotated[
+        float,
+        Range(0, 1000, "waiting time, as a multiple of the time that a job takes, from which it is due; 0: never"),
+    ] = 1.0,
+    lease_growth: Annotated[
+        float, Range(0, 4, "factor by which a restart lengthens the lease of a job, up to the horizon; 0: no leases")
+    ] = 2.0,
     gap: Annotated[float, Range(0, 0.5, "relative optimality gap at which the solver may stop")] = 1e-3,
     time_limit_s: Annotated[
         float, Range(0.01, 600, "seconds after which the best feasible assignment so far is used")
@@ -78,9 +86,14 @@ def motley(
         Z_i = \frac{\max(0,\ A_i - \rho_{\max} I_i)}{\max(I_i,\ 1\,\mathrm{h})}, \qquad
         I_i = \min(I_i(m),\ \max(I_i(m_i),\ 1\,\mathrm{h}))
 
-    Within its lease a job that stays counts as one of the team furthest behind: fairness stops no job whose restart
-    is not yet repaid. A job of unknown length is expected to run as long again as it has run, plus the horizon. A
-    locked job keeps what it holds, and ties favour running jobs, then older ones. Where rates are guesses, `scale_up`
+    **Leases and reservations** (`allocation.reservations`). A job of a fixed size keeps its GPUs for a lease of 25
+    restarts, which each restart doubles up to the horizon. A job that has waited as long as it takes in all, c times,
+    is due: it starts before all others, of a team that is behind its share if any is, and idle GPUs are kept for it
+    until it has its gang. Without them, four jobs of one GPU are worth four times one job of four, and gangs starve.
+
+    Within its lease an elastic job that stays counts as one of the team furthest behind: fairness stops no job whose
+    restart is not yet repaid. A job of unknown length is expected to run as long again as it has run, plus the horizon.
+    A locked job keeps what it holds, and ties favour running jobs, then older ones. Where rates are guesses, `scale_up`
     limits how many times the replicas of earlier jobs of its workload a job may get.
 
     This is drift plus penalty. With :math:`L = \frac12 \sum_t Q_t^2`, one round of length D changes L by at most
@@ -100,6 +113,7 @@ def motley(
         had.
     short_first, first_run, horizon_s, repaid, begin : q, phi - 1 of a first run, H, b and a.
     fairness, rho_max : beta and rho_max.
+    patience, lease_growth : c, and e of the leases.
     scale_up, gap, time_limit_s : limit of growth, relative optimality gap, seconds.
 
     Returns
@@ -120,13 +134,18 @@ def motley(
     """
     budget = TimeBudget.of(problem).at_most(time_limit_s)
     values = Values(short_first, first_run, horizon_s, repaid, begin, fairness, rho_max)
-    gain = _gain(problem, values)
+    rules = ReservationRules(patience, lease_growth, horizon_s, by_team=fairness > 0)
+    reserved = reserve(problem, _left_s(problem, horizon_s), allowed(problem, scale_up), rules)
+    fixed, kept = reserved.fixed(problem), reserved.kept
+    gain = _gain(fixed, values)
     try:
-        decision = assign_with_incumbents(problem, gain, scale_up=scale_up, gap=gap, time_limit_s=time_limit_s)
+        decision = assign_with_incumbents(fixed, gain, scale_up=scale_up, gap=gap, time_limit_s=time_limit_s, kept=kept)
     except SolverFailed as failure:
-        decision = plain_program(problem, values, scale_up=scale_up, gap=gap, budget=budget).in_place_of(failure)
-    decision = oldest_first(problem, decision)
-    return replace(decision, behind_h=problem.team_backlog_s / HOUR_S) if fairness else decision
+        by_plain = plain_program(fixed, values, scale_up=scale_up, gap=gap, budget=budget, kept=kept)
+        decision = by_plain.in_place_of(failure)
+    decision = oldest_first(fixed, decision)
+    behind_h = problem.team_backlog_s / HOUR_S if fairness else None
+    return replace(decision, behind_h=behind_h, keeps_s=reserved.keeps_s, kept_for=reserved.kept_for)
 
 
 @dataclass(frozen=True)
@@ -152,8 +171,9 @@ def plain_program(
     scale_up: float = 0.0,
     gap: float = 1e-3,
     budget: TimeBudget = UNLIMITED,
+    kept: Ints | int = 0,
 ) -> Decision:
-    """Solve the program above by HiGHS."""
+    """Solve the program above by HiGHS, without the GPUs (n,) that are kept."""
     T, u, c = problem.rate, problem.usage, problem.capacity
     return solve_integer(
         problem,
@@ -162,7 +182,7 @@ def plain_program(
             [each_jobs_sum(ones_like(T))],  # one configuration
             [all_jobs_sum(u, len(T))],  # capacity
         ],
-        [ones(len(T)), c],
+        [ones(len(T)), c - kept],
         usable=allowed(problem, scale_up),
         gap=gap,
         budget=budget,

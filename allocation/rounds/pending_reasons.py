@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from allocation.remaining_capacity import remaining_after
 from allocation.rounds.mechanism import priorities
 from allocation.types import Bools, Floats, Ints
 
+LEAST_RATE = 1e-12
+"""Steps per second, in place of a division by zero."""
 TOLERANCE = 1e-6
 """Relative tolerance of a solver's prices: a value within it of the price was not outbid."""
 
@@ -49,13 +52,48 @@ class ReasonCode(StrEnum):
 
 @dataclass(frozen=True)
 class PendingReason:
-    """A code, the numbers behind it, such as needed, free and used, and the row of the job that stood before it."""
+    """A code, the numbers behind it, such as needed, free and used, and the row of the job that stood before it.
+
+    holders are the jobs that get the GPUs.
+    """
 
     code: ReasonCode
     numbers: Mapping[str, float] = field(default_factory=dict)
     rival: int | None = None
+    holders: "Holders | None" = None
 
 
+class Holder(NamedTuple):
+    """A row that gets GPUs of a type in the round; left_s is how long it still runs there, infinite: not known."""
+
+    row: int
+    gpus: int
+    left_s: float
+
+
+@dataclass(frozen=True)
+class Holders:
+    """The jobs that get GPUs of a type: their number and GPUs, and the first of them, those with the most GPUs first.
+
+    `keep` of them keep what they hold in any case, the first for keep_s seconds more. Of the others: whether all run
+    already, and the longest time left, the most GPUs, the smallest backlog of a team and the smallest weight.
+    """
+
+    jobs: int
+    gpus: int
+    gpus_in_all: int
+    first: tuple[Holder, ...]
+    keep: int
+    keep_s: float
+    all_run: bool
+    longest_s: float
+    most_gpus: int
+    least_backlog_s: float
+    least_weight: float
+
+
+MOST_HOLDERS = 3
+"""Jobs that are told one by one."""
 _ORDER = list(ReasonCode)
 LIMITS = ReasonCode.TEAM_LIMIT, ReasonCode.MEMBER_LIMIT
 """Whose limit each column of `Quotas.group` is."""
@@ -109,7 +147,62 @@ class _PlannedRound:
         found.sort(key=lambda reason: _ORDER.index(reason.code))
         of_types = self._type_quotas(i)
         in_order = [*found, *of_types] if self._open[i].any() else [*of_types, *found]
-        return tuple(in_order) or (PendingReason(ReasonCode.NEXT_ROUND),)
+        return (*self._next_to_start(i), *in_order) or (PendingReason(ReasonCode.NEXT_ROUND),)
+
+    def _next_to_start(self, i: int) -> list[PendingReason]:
+        """The GPUs that are kept for this job until it has all that it needs."""
+        kept_for = self.decision.kept_for
+        types = [] if kept_for is None else np.flatnonzero(kept_for == i).tolist()
+        return [
+            PendingReason(ReasonCode.AWAITING_RELEASE, self._kept(i, j), holders=self._holders[j])
+            for j in types
+            if self._kept(i, j)["left"] < self._kept(i, j)["needed"]
+        ]
+
+    def _kept(self, i: int, j: int) -> dict[str, float]:
+        """GPUs of a type that the job needs there, and those left, which are kept."""
+        needed = self.problem.usage[j, self._valid[i] & (self.problem.usage[j] > 0)]
+        return {"gpu_type": j, "needed": int(needed.min()), "left": int(self._left[j])}
+
+    def _kept_for_another(self, i: int) -> list[PendingReason]:
+        """Another job for which the idle GPUs that this one could use are kept."""
+        kept_for = self.decision.kept_for
+        kept_for = np.full(len(self.problem.capacity), -1) if kept_for is None else kept_for
+        for j in np.flatnonzero(self._usable[i] & (kept_for >= 0)).tolist():
+            numbers, rival = self._kept(i, j), int(kept_for[j])
+            if rival != i and self.assignment[rival] < 0 and numbers["needed"] <= numbers["left"]:
+                return [PendingReason(ReasonCode.OUTBID, numbers, rival=rival)]
+        return []
+
+    @cached_property
+    def _holders(self) -> list[Holders]:
+        """The jobs that get GPUs of each type (n,)."""
+        return [self._holders_of(j) for j in range(len(self.problem.capacity))]
+
+    def _holders_of(self, j: int) -> Holders:
+        problem, keeps_s = self.problem, self.decision.keeps_s
+        rows = np.flatnonzero(self.assignment >= 0)
+        rows = rows[problem.usage[j, self.assignment[rows]] > 0]
+        rows = rows[np.argsort(-problem.usage[j, self.assignment[rows]], kind="stable")]
+        columns = self.assignment[rows]
+        gpus, runs = problem.usage[j, columns], problem.held[rows] == columns
+        left_s = problem.remaining_steps[rows] / np.maximum(problem.rate[rows, columns], LEAST_RATE)
+        kept_s = np.where(runs, 0.0 if keeps_s is None else keeps_s[rows], 0.0)
+        other = kept_s <= 0
+        told = zip(rows[:MOST_HOLDERS].tolist(), gpus.tolist(), left_s.tolist(), strict=False)
+        return Holders(
+            jobs=len(rows),
+            gpus=int(gpus.sum()),
+            gpus_in_all=int(problem.capacity[j]),
+            first=tuple(Holder(*one) for one in told),
+            keep=int((~other).sum()),
+            keep_s=float(kept_s[~other].min(initial=np.inf)),
+            all_run=bool(runs[other].all()),
+            longest_s=float(left_s[other].max(initial=0)),
+            most_gpus=int(gpus[other].max(initial=0)),
+            least_backlog_s=float(problem.team_backlog_s[rows][other].min(initial=np.inf)),
+            least_weight=float(problem.job_weight[rows][other].min(initial=np.inf)),
+        )
 
     def _limits(self, i: int) -> list[PendingReason]:
         """Limits on GPUs at once that the job would exceed: of its team, or of its owner as a member of it."""
@@ -203,7 +296,8 @@ class _PlannedRound:
         if self.decision.rival is not None:
             rival = int(self.decision.rival[i])
             return [PendingReason(ReasonCode.OUTBID, rival=rival)] if rival >= 0 else []
-        return [] if self.decision.value is None else self._too_dear(i, self.decision.value[i])
+        kept = self._kept_for_another(i)
+        return kept if self.decision.value is None else [*kept, *self._too_dear(i, self.decision.value[i])]
 
     def _behind(self, i: int) -> list[PendingReason]:
         """Weakest winner, over the types that the job can use, if its priority is not below that of the job.
@@ -224,14 +318,19 @@ class _PlannedRound:
         return [PendingReason(ReasonCode.OUTBID, numbers | bid, rival=winner)]
 
     def _too_dear(self, i: int, worth: Floats) -> list[PendingReason]:
-        """Configuration of the highest reduced value, value less price of its GPUs, if no reduced value is positive."""
+        """Configuration of the highest reduced value, value less price of its GPUs, if no reduced value is positive.
+
+        Under a policy that observes leases also where its GPUs are kept by others: what no job may have has no price.
+        """
         k = int(self._nearest_to_its_price[i])
         value, asked = float(worth[k]), float(self._asked[k])
-        if value >= asked - TOLERANCE * abs(asked) or not worth.any():  # zeros: the policy was not asked about it
+        j = int(self.problem.usage[:, k].argmax())
+        kept = self.decision.keeps_s is not None and self._left[j] < self.problem.usage[j, k]
+        if not worth.any() or (value >= asked - TOLERANCE * abs(asked) and not kept):  # zeros: it was not asked for
             return []
-        where = {"gpu_type": int(self.problem.usage[:, k].argmax()), "gpus": int(self.problem.gpus[k])}
+        where = {"gpu_type": j, "gpus": int(self.problem.gpus[k])}
         numbers = {"value": value, "price": asked, **self._backlogs(i)}
-        return [PendingReason(ReasonCode.OUTBID, where | numbers)]
+        return [PendingReason(ReasonCode.OUTBID, where | numbers, holders=self._holders[j])]
 
     def _backlogs(self, i: int) -> dict[str, float]:
         """GPU-hours that the job's team, and the one furthest behind, are behind their shares, if the policy counts."""

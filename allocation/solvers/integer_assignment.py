@@ -56,6 +56,7 @@ def assign_with_incumbents(
     gap: float,
     time_limit_s: float,
     objective: Callable[[float], float] = float,
+    kept: Ints | int = 0,
 ) -> Decision:
     """Maximise total value with locked jobs, a tie-break for incumbents and a scale-up limit.
 
@@ -68,15 +69,16 @@ def assign_with_incumbents(
     gap, time_limit_s : optimality gap, relative to the objective, and seconds after which the primal heuristic's
         assignment is returned.
     objective : total value → the policy's objective; the value itself unless given.
+    kept : (n,) GPUs of each type that no job gets in this round.
     """
     held, locked = problem.held, problem.locked
     stays = np.arange(problem.gpus.size) == held[:, None]
     worth = np.where(allowed(problem, scale_up) & ~locked[:, None], gain, 0)
-    kept = problem.usage[:, held[locked]].sum(axis=1)
+    taken = problem.usage[:, held[locked]].sum(axis=1)
     best = solve_assignment(
         np.where(stays, worth * (1 + TIE), worth),
         problem.usage,
-        problem.capacity - kept,
+        problem.capacity - taken - kept,
         gap=gap,
         objective=objective,
         budget=TimeBudget.of(problem).at_most(time_limit_s),

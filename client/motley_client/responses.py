@@ -35,6 +35,7 @@ class Reason(TypedDict):
     code: str
     detail: str
     numbers: dict[str, float]
+    figures: NotRequired[str]
 
 
 class RanOn(TypedDict):
@@ -188,6 +189,8 @@ class Interval(TypedDict):
     low: str | None
     median: str | None
     high: str | None
+    note: NotRequired[str]
+    """`later than foreseen`, or empty."""
 
 
 class EmptyForecast(Interval):

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.contrib.humanize.templatetags.humanize import ordinal
+from django.utils import timezone
 
 from accounting_app.energy.wake import FOR_CAPACITY
 from cluster_app.models import GpuType, Node, NodePower
 from insight_app.explain.dry_run_inputs import FreeOnNode, free_on_nodes, row_of
 from insight_app.start_forecasts.showing import Interval, ShownForecast, read_forecast
 from jobs_app.models import Job
+from scheduler_app.windows.reading import read_windows
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,15 @@ def queue_outlook(job: Job) -> QueueOutlook | None:
     if found is None or found.start is None:
         return None
     kinds = set(GpuType.objects.filter(name__in=job.gpu_types).values_list("pk", flat=True)) if job.gpu_types else None
-    nodes = [node for node in free_on_nodes(row_of(job).needs) if node.has_storage]
+    closed = _reserved_for_others(job, timezone.now())
+    nodes = [node for node in free_on_nodes(row_of(job).needs) if node.has_storage and node.id not in closed]
     return _outlook(found, found.start, [node for node in nodes if kinds is None or node.gpu_type_id in kinds])
+
+
+def _reserved_for_others(job: Job, now: datetime) -> frozenset[int]:
+    """Nodes that are reserved for another team now."""
+    going_on = [row for row in read_windows(now) if row.covers(now) and row.team_id not in (None, job.team_id)]
+    return frozenset[int]().union(*(row.nodes for row in going_on))
 
 
 def _outlook(found: ShownForecast, start: Interval, nodes: Sequence[FreeOnNode]) -> QueueOutlook:

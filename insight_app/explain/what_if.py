@@ -1,5 +1,6 @@
 """What-if analysis: changes of a waiting job that would start it, each tested by planning the next round. Read-only."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -21,6 +22,7 @@ from jobs_app.models.team import MOST_WEIGHT
 from scheduler_app.models import PolicySetting
 from scheduler_app.round.inputs import InputRows, JobRow, NodeRow, TypeRow
 from scheduler_app.round.job_options import Timing
+from scheduler_app.round.reason_texts import MOST_NAMED, names_of
 from scheduler_app.round.run_round import decide, ids_set_aside, read_for_round, snapshot_without
 from scheduler_app.round.set_aside import Kind, set_aside_at
 from scheduler_app.round.snapshot import Snapshot
@@ -75,7 +77,8 @@ def what_would_start(job: Job, now: datetime) -> WouldStart:
         return WouldStart("The limit of running jobs of its array is reached; no change of this job would start it.")
     if planned.gpus:
         return WouldStart(f"No change is needed: the next round would give it {planned.words}.")
-    found = [*_another_type(what_if, planned), *_fewer_gpus(what_if, planned), *_higher_weight(what_if, job)]
+    found = [*_another_type(what_if, planned), *_fewer_gpus(what_if, planned)]
+    found += _higher_weight(what_if, job, planned)
     return WouldStart(_FOUND if found else _NONE_FOUND, found)
 
 
@@ -118,6 +121,11 @@ class PlannedRound:
     def gpus(self) -> int:
         """Number of GPUs that the job gets."""
         return 0 if self._configuration < 0 else int(self.snapshot.problem.gpus[self._configuration])
+
+    @property
+    def running(self) -> set[str]:
+        """Ids of the jobs that get GPUs."""
+        return {self.snapshot.jobs[row] for row in np.flatnonzero(self.plan.assignment >= 0).tolist()}
 
     @property
     def gpu_type(self) -> str:
@@ -250,16 +258,22 @@ def _progress_lost(row: JobRow) -> str:
     return " Its progress so far would be lost." if row.step or row.attempt_count else ""
 
 
-def _higher_weight(what_if: WhatIf, job: Job) -> Iterator[ProposedChange]:
-    """A higher weight, close to the smallest that suffices: within the team's limit, else for staff only."""
+def _higher_weight(what_if: WhatIf, job: Job, as_it_is: PlannedRound) -> Iterator[ProposedChange]:
+    """A higher weight, close to the smallest that suffices: within the team's limit, else for staff only.
+
+    It takes GPUs from others: they are told, and who may decide that.
+    """
     limit = job.team.most_job_weight
     for most, for_staff in ((limit, False), (BEYOND_LIMIT * max(limit, job.weight), True)):
         weight = _sufficient_weight(what_if, min(most, MOST_WEIGHT))
         if weight is not None:
             planned = what_if.planned(what_if.row._replace(weight=weight))
-            detail = f"With a weight of {weight:g} instead of {job.weight:g}, it would get {planned.words}."
+            detail = f"With a weight of {weight:g} instead of {job.weight:g}, it would get {planned.words}"
+            detail += f", and {_at_whose_cost(as_it_is, planned, job)}."
             if for_staff:
                 detail += f" The team's limit is {limit:g}: only an administrator can set this weight."
+            else:
+                detail += f" Members of team {job.team.name} may set up to {limit:g}, and should agree on it."
             changes = {"weight": weight}
             yield ProposedChange(
                 ChangeKind.HIGHER_WEIGHT,
@@ -271,6 +285,19 @@ def _higher_weight(what_if: WhatIf, job: Job) -> Iterator[ProposedChange]:
                 for_staff=for_staff,
             )
             return
+
+
+def _at_whose_cost(before: PlannedRound, after: PlannedRound, job: Job) -> str:
+    """Jobs that would run in the next round without the change, and not with it."""
+    losers = before.running - after.running
+    if not losers:
+        return "no other job would be stopped or start later in that round"
+    known = names_of(sorted(losers)[:MOST_NAMED])
+    mine = [one.name for one in known.values() if one.team_id == job.team_id]
+    others = Counter(one.team for one in known.values() if one.team_id != job.team_id)
+    named = mine + [f"{count} job{'s' * (count > 1)} of team {team}" for team, count in others.items()]
+    more = f" and {len(losers) - MOST_NAMED} more" if len(losers) > MOST_NAMED else ""
+    return f"{', '.join(named)}{more} would wait for it"
 
 
 def _sufficient_weight(what_if: WhatIf, most: float) -> float | None:

@@ -35,6 +35,8 @@ class JobForecast(models.Model):
     start_low = models.DateTimeField(null=True)
     start_median = models.DateTimeField(null=True)
     start_high = models.DateTimeField(null=True)
+    start_by = models.DateTimeField(null=True, help_text="Earliest end of the intervals of its start that were shown.")
+    late_since = models.DateTimeField(null=True, help_text="When the first of these passed; null: none has.")
     finish_low = models.DateTimeField(null=True)
     finish_median = models.DateTimeField(null=True)
     finish_high = models.DateTimeField(null=True)

@@ -5,7 +5,7 @@ by how those turned out that were kept before.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from heapq import nsmallest
 from typing import Any, Literal, NamedTuple
@@ -33,8 +33,26 @@ MOST_OUTCOMES = 2_000
 MOST_HOURLY = 500
 """Jobs of which a forecast is kept each hour, chosen by a hash of their ids, so that they stay the same."""
 ROWS_PER_BATCH = 500
+MISSED_AFTER = timedelta(seconds=15)
+"""Time after the end of its interval from which a job starts later than foreseen."""
 EVERY = timedelta(hours=1)
 """Least time between two kept forecasts of one job that are neither at its submission nor at its start."""
+
+
+class ForeseenStart(NamedTuple):
+    """The earliest end of the intervals that were shown of a job's start, and when the first of them passed."""
+
+    by: datetime | None = None
+    late_since: datetime | None = None
+
+    def at(self, now: datetime) -> "ForeseenStart":
+        """The same now: an end that has passed is not counted again."""
+        if self.by is None or now - self.by < MISSED_AFTER:
+            return self
+        return ForeseenStart(None, self.late_since or self.by)
+
+
+NOTHING_FORESEEN = ForeseenStart()
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +73,7 @@ class MadeForecast:
     deadline: datetime | None = None
     in_time: float | None = None
     """Probability that it is done by its deadline; None: it has none, or one that has passed or lies too far ahead."""
+    start: ForeseenStart = NOTHING_FORESEEN
 
 
 class OpenForecast(NamedTuple):
@@ -80,7 +99,9 @@ def record_forecasts(asked: ForecastInput, found: Intervals | None, now: datetim
 
     All is read before the transaction, which on SQLite keeps everybody else from writing.
     """
+    foreseen = read_foreseen_starts()
     made = made_forecasts(asked, found, Correction.of(read_played(now))) if found else []
+    made = [with_delay(one, foreseen.get(one.job, NOTHING_FORESEEN), now) for one in made]
     due = list(forecasts_due(made, read_open(), now))
     kept = [row for one, occasion in due for row in _kept_rows(one, occasion, now)]
     deadlines = list(_deadline_rows((one for one, _ in due), now))
@@ -125,6 +146,21 @@ def made_forecast(asked: ForecastInput, found: Intervals, correction: Correction
         deadline=job.deadline,
         in_time=None if np.isnan(found.in_time[at]) else float(found.in_time[at]),
     )
+
+
+def with_delay(one: MadeForecast, foreseen: ForeseenStart, now: datetime) -> MadeForecast:
+    """The forecast, wider if the job starts later than foreseen: it may be as late again, and end so much later."""
+    if one.runs or Event.START not in one.shown_s:
+        return one
+    foreseen, shown = foreseen.at(now), dict(one.shown_s)
+    latest_s = float(shown[Event.START][-1])
+    if foreseen.late_since is not None:
+        more_s = max((now - foreseen.late_since).total_seconds() - latest_s, 0.0) if np.isfinite(latest_s) else 0.0
+        shown = {event: quantiles + np.array([0.0, 0.0, more_s]) for event, quantiles in shown.items()}
+        latest_s += more_s
+    latest = now + timedelta(seconds=latest_s) if np.isfinite(latest_s) else None
+    by = min((at for at in (foreseen.by, latest) if at is not None), default=None)
+    return replace(one, shown_s=shown, start=foreseen._replace(by=by))
 
 
 def shown_quantiles(
@@ -213,6 +249,12 @@ def _at(event: str, ending: Ending) -> datetime | None:
 # -- read ----------------------------------------------------------------------------------------------------------
 
 
+def read_foreseen_starts() -> dict[UUID, ForeseenStart]:
+    """What was foreseen of the starts of jobs that waited when the last forecast was made."""
+    rows = JobForecast.objects.exclude(place=0).values_list("job", "start_by", "late_since")
+    return {job: ForeseenStart(by, since) for job, by, since in rows}
+
+
 def read_open() -> list[OpenForecast]:
     """Kept forecasts whose outcome is not known."""
     rows = KeptForecast.objects.filter(happened_at=None).order_by("pk")
@@ -286,4 +328,5 @@ def present_row(one: MadeForecast, queue: int, now: datetime) -> dict[str, Any]:
     }
     about = {"gpu_type": one.gpu_type, "type_part": one.type_part, "place": one.place, "queue": queue}
     deadline = {"deadline": one.deadline, "in_time": one.in_time}
-    return {"job": one.job, "made_at": now, **moments, **about, **deadline}
+    start = {"start_by": one.start.by, "late_since": one.start.late_since}
+    return {"job": one.job, "made_at": now, **moments, **about, **deadline, **start}

@@ -24,6 +24,13 @@ class Interval:
     low: datetime | None
     median: datetime | None
     high: datetime | None
+    late_since: datetime | None = None
+    """When the first interval passed that was shown of the event; None: none has."""
+
+    @property
+    def note(self) -> str:
+        """What is to be said beside the interval, on pages, over REST and by the command."""
+        return "later than foreseen" if self.late_since else ""
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,7 @@ class ShownForecast:
     @classmethod
     def of(cls, row: JobForecast, *, waits: bool) -> Self:
         """From the row of a job that waits now, or has started since."""
-        start = Interval(row.start_low, row.start_median, row.start_high) if waits else None
+        start = Interval(row.start_low, row.start_median, row.start_high, row.late_since) if waits else None
         finish = Interval(row.finish_low, row.finish_median, row.finish_high)
         place = row.place if waits else 0
         return cls(row.made_at, start, finish, row.gpu_type, row.type_part, place, row.queue, row.in_time)

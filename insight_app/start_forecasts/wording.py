@@ -14,6 +14,11 @@ LATE, LATE_S = "at any time ({} overdue)", 15
 
 def format_interval(interval: Interval, now: datetime) -> str:
     """Text of the expected time; equal quantiles are merged, and past ones are written as now."""
+    words = _words(interval, now)
+    return f"{words}, {interval.note}" if interval.note else words
+
+
+def _words(interval: Interval, now: datetime) -> str:
     if (late_s := overdue_s(interval, now)) >= LATE_S:
         return LATE.format(_duration(late_s))
     least, median, most = (_from_now(at, now) for at in (interval.low, interval.median, interval.high))

@@ -29,6 +29,8 @@ LEVEL = 2
 """Compression level of zlib: level 6 takes twice as long for 4 % fewer bytes."""
 KEPT_UNPACKED = 2
 """Archives per process: explanations read the latest again and again, a list of decisions one page by page."""
+DECIDED = ("shares", "assignment", "value", "rival", "behind_h", "keeps_s", "kept_for")
+"""Columns of the decision, where it has them."""
 NAMES = ("jobs", "attempts", "types", "nodes", "gpus", "round_s")
 
 
@@ -53,11 +55,7 @@ def pack(policy: str, parameters: Mapping[str, Any], snapshot: Snapshot, plan: P
     }
     arrays |= {"source": snapshot.source, "assignment": plan.assignment, "owner": plan.owner, "prices": decision.prices}
     arrays |= {f"evidence.{name}": column for name, column in snapshot.evidence._asdict().items()}
-    arrays |= {
-        f"decided.{name}": x
-        for name in ("shares", "assignment", "value", "rival")
-        if (x := getattr(decision, name)) is not None
-    }
+    arrays |= {f"decided.{name}": x for name in DECIDED if (x := getattr(decision, name)) is not None}
     words = {name: getattr(snapshot, name) for name in NAMES} | {
         "policy": policy,
         "parameters": dict(parameters),
@@ -90,17 +88,15 @@ def unpack(blob: bytes) -> Archived:
     names: dict[str, Any] = {
         name: tuple(words[name]) if isinstance(words[name], list) else words[name] for name in NAMES
     }
+    decided: dict[str, Any] = {name: arrays.get(f"decided.{name}") for name in DECIDED}
     decision = Decision(
-        shares=arrays.get("decided.shares"),
-        assignment=arrays.get("decided.assignment"),
         prices=arrays["prices"],
         objective=words["objective"],
         bound=words["bound"],
         status=Status(words["status"]),
         solve_seconds=words["solve_seconds"],
-        value=arrays.get("decided.value"),
-        rival=arrays.get("decided.rival"),
         message=words["message"],
+        **decided,
     )
     plan = Plan(decision=decision, assignment=arrays["assignment"], owner=arrays["owner"])
     snapshot = Snapshot(**names, **parts, source=arrays["source"], evidence=_evidence(arrays))

@@ -13,7 +13,7 @@ from allocation.plan_round import Plan
 from allocation.problem import Problem
 from allocation.rounds.pending_reasons import ReasonCode
 from allocation.rounds.windows import LONGEST_PART, OpenNodes, Stays, Windows, open_nodes, slowest_rates, weights_of
-from allocation.types import Bools, Floats
+from allocation.types import Bools, Floats, Ints
 from estimation.durations import DurationEstimate
 from estimation.estimate import HIGH, NORMAL
 from scheduler_app.round.inputs import InputRows, JobRow, NodeRow
@@ -130,7 +130,7 @@ def window_reasons(
     found = dict(words)
     found |= {str(job): [reason_of(why, now)] for job, why in left_out.kept_off.items()}
     found |= _of_nodes_out(words, left_out, rows, now)
-    return found | _of_nodes_kept(words, snapshot, plan, left_out, now)
+    return found | _of_nodes_kept(words, snapshot, plan, left_out, rows=rows, now=now)
 
 
 def _of_nodes_out(
@@ -152,31 +152,79 @@ def _of_nodes_out(
 
 
 def _of_nodes_kept(
-    words: Mapping[str, list[ReasonText]], snapshot: Snapshot, plan: Plan, left_out: LeftOut, now: datetime
+    words: Mapping[str, list[ReasonText]],
+    snapshot: Snapshot,
+    plan: Plan,
+    left_out: LeftOut,
+    *,
+    rows: InputRows,
+    now: datetime,
 ) -> dict[str, list[ReasonText]]:
-    """Reasons of jobs that lack GPUs on the nodes open to them; if GPUs idle elsewhere, the window comes first."""
+    """Reasons of jobs that windows keep from some nodes: the window comes first where GPUs idle there for the job.
+
+    The jobs have those in the order of the queue, each its smallest gang: others would wait without the window, too.
+    """
     found: dict[str, list[ReasonText]] = {}
     idle = np.bincount(snapshot.inventory.gpu_node[plan.owner < 0], minlength=len(snapshot.nodes))
-    for row, why in left_out.partly_kept_off.items():
+    for row, why in sorted(left_out.partly_kept_off.items()):
         reasons = words.get(snapshot.jobs[row], [])
-        if _is_short(reasons):
-            mine, idles = [reason_of(why, now)], (idle * ~snapshot.inventory.open_to(row)).any()
-            found[snapshot.jobs[row]] = [*mine, *reasons] if idles else [*reasons, *mine]
+        if reasons:
+            closed = np.array([node.id in why.window.nodes for node in rows.nodes], dtype=np.bool_)
+            would_do = reasons[0]["code"] in OF_OTHERS and _takes_idle(idle, closed, row, snapshot)
+            mine = [reason_of(why, now, gpus=_gpus_on(closed, snapshot))]
+            found[snapshot.jobs[row]] = [*mine, *reasons] if would_do else [*reasons, *mine]
     return found
 
 
-SHORT = {ReasonCode.INSUFFICIENT_GPUS.value, ReasonCode.FRAGMENTED.value}
+OF_OTHERS = {
+    code.value
+    for code in (
+        ReasonCode.INSUFFICIENT_GPUS,
+        ReasonCode.FRAGMENTED,
+        ReasonCode.OUTBID,
+        ReasonCode.AWAITING_RELEASE,
+        ReasonCode.NEXT_ROUND,
+    )
+}
+"""Reasons that are other jobs: more nodes would do."""
 
 
-def _is_short(reasons: Sequence[ReasonText]) -> bool:
-    return any(reason["code"] in SHORT for reason in reasons)
+def _gpus_on(nodes: Bools, snapshot: Snapshot) -> int:
+    """GPUs in service on these nodes (N,)."""
+    return int(nodes[snapshot.inventory.gpu_node].sum())
 
 
-def reason_of(why: KeptOff, now: datetime) -> ReasonText:
-    """Why a job waits: the window, its end, and what would let the job start earlier."""
+def _takes_idle(idle: Ints, closed: Bools, row: int, snapshot: Snapshot) -> bool:
+    """Whether idle GPUs (N,) of closed nodes, with those open to the row, hold its smallest gang; takes them if so."""
+    needs, inventory = int(snapshot.problem.base_gpus[row]), snapshot.inventory
+    for j in np.unique(inventory.node_type[closed & (idle > 0)]).tolist():
+        of_type = inventory.node_type == j
+        mine = of_type & inventory.open_to(row) & ~closed
+        if idle[mine].sum() < needs <= idle[mine].sum() + idle[of_type & closed].sum():
+            _take(idle, np.flatnonzero(of_type & closed), needs - int(idle[mine].sum()))
+            return True
+    return False
+
+
+def _take(idle: Ints, nodes: Ints, gpus: int) -> None:
+    """Take so many GPUs from those that idle on these nodes."""
+    for node in nodes.tolist():
+        taken = min(int(idle[node]), gpus)
+        idle[node] -= taken
+        gpus -= taken
+
+
+def reason_of(why: KeptOff, now: datetime, *, gpus: int = 0) -> ReasonText:
+    """Why a job waits: the window, its end, and what would let the job start earlier.
+
+    gpus: those on the nodes of the window, where the job may use other nodes.
+    """
     window = why.window
     code = ReasonCode.RESERVED if window.team_id is not None else ReasonCode.MAINTENANCE
     numbers: dict[str, Any] = {"begins_at": window.begins_at.isoformat(), "ends_at": window.ends_at.isoformat()}
+    if window.begins_at <= now and gpus:
+        some = "1 GPU that could run it is" if gpus == 1 else f"{gpus} GPUs that could run it are"
+        return reason_text(code, f"{some} {window.state_words}.", gpus=gpus, **numbers)
     if window.begins_at <= now:
         return reason_text(code, f"Nodes that could run it are in a window: {window.words}.", **numbers)
     if isfinite(window.gap_s):

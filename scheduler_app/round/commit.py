@@ -24,9 +24,10 @@ from jobs_app.lifecycle.attempts import preempt
 from jobs_app.models import Attempt, GpuClaim, Job, JobEvent, Reason
 from scheduler_app.models import Round
 from scheduler_app.round.cpu_memory import AS_JOBS_ASKED, CpuMemory, CpuMemoryShares
+from scheduler_app.round.holders import JobName
 from scheduler_app.round.inputs.job_row import JobRow
 from scheduler_app.round.lease import check_fencing_token
-from scheduler_app.round.reason_texts import MOST_NAMED, JobName, names_of
+from scheduler_app.round.reason_texts import MOST_NAMED, names_of
 from scheduler_app.round.snapshot import Snapshot
 
 ReasonsByJob = Mapping[str, Sequence[Mapping[str, Any]]]

@@ -4,7 +4,6 @@ A sentence may name another team's job, but shows its team in place of its name.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from math import isclose
 from typing import Any
@@ -18,6 +17,7 @@ from cluster_app.storage import TRIED_AGAIN_AFTER
 from jobs_app.models import Job
 from jobs_app.models.job import begin_time_text
 from scheduler_app.models import SetAside
+from scheduler_app.round.holders import JobName, words_of_holders
 from scheduler_app.round.inputs import JobRow
 from scheduler_app.round.snapshot import LeftOut, Snapshot
 
@@ -28,22 +28,9 @@ MOST_PARENTS = 5
 SAME = 1e-5
 """Relative difference below which two priorities are shown as equal."""
 ReasonText = dict[str, Any]
-"""`{code, detail, numbers}`, as in answers and in `Job.reasons`."""
+"""`{code, detail, numbers}`, as in answers and in `Job.reasons`; `figures`, of an optimiser, are words beside these."""
 ReasonsByRow = Mapping[int, Sequence[PendingReason]]
 """By row."""
-
-
-@dataclass(frozen=True)
-class JobName:
-    """A job's name with its team, shown in full to that team only."""
-
-    name: str
-    team_id: int
-    team: str
-
-    def shown_to(self, team_id: int) -> str:
-        """The job's name for members of its team; for others only the team."""
-        return self.name if team_id == self.team_id else f"a job of team {self.team}"
 
 
 def reasons_of(snapshot: Snapshot, plan: Plan, rows: Iterable[int] | None = None) -> ReasonsByRow:
@@ -70,7 +57,11 @@ def reason_texts(snapshot: Snapshot, left: ReasonsByRow, names: Mapping[str, Job
 
 def rivals_named(snapshot: Snapshot, left: ReasonsByRow) -> set[str]:
     """Ids of the jobs that reasons refer to."""
-    return {snapshot.jobs[r.rival] for reasons in left.values() for r in reasons if r.rival is not None}
+    every = [reason for reasons in left.values() for reason in reasons]
+    rows = {reason.rival for reason in every if reason.rival is not None}
+    holders = {id(reason.holders): reason.holders for reason in every if reason.holders}  # one per GPU type
+    rows |= {holder.row for of_type in holders.values() for holder in of_type.first}
+    return {snapshot.jobs[row] for row in rows}
 
 
 def names_of(jobs: Iterable[str]) -> dict[str, JobName]:
@@ -156,7 +147,13 @@ def _reason_text(reason: PendingReason, row: int, snapshot: Snapshot, names: Map
     where = " on nodes that it may use" if snapshot.inventory.restricted[row] else ""
     spelled = {"gpu_type": numbers["gpu_type"].upper()} if "gpu_type" in numbers else {}
     words = _DashIfMissing(numbers | spelled, amount=_amount(numbers), where=where)
-    return reason_text(reason.code, _sentence_of(reason).format_map(words), **numbers)
+    text = reason_text(reason.code, _sentence_of(reason).format_map(words), **numbers)
+    if reason.holders is None or not reason.holders.jobs:
+        return text
+    told = words_of_holders(reason, reason.holders, row, snapshot, names)
+    if reason.code == ReasonCode.AWAITING_RELEASE:
+        return text | {"detail": f"{text['detail']} {told}"}
+    return text | {"detail": told, "figures": text["detail"]}
 
 
 def _amount(numbers: Mapping[str, Any]) -> str:
@@ -171,6 +168,8 @@ def _amount(numbers: Mapping[str, Any]) -> str:
 def _sentence_of(reason: PendingReason) -> str:
     if reason.code == ReasonCode.OUTBID:
         return _sentence_of_outbid(reason.numbers)
+    if reason.code == ReasonCode.AWAITING_RELEASE and "left" in reason.numbers:
+        return NEXT_TO_START
     if reason.code == ReasonCode.QUOTA and "quota" in reason.numbers:
         return _sentence_of_type_quota(reason)
     if reason.code == ReasonCode.FRAGMENTED:
@@ -195,8 +194,10 @@ def _sentence_of_fragments(numbers: Mapping[str, float]) -> str:
 
 def _sentence_of_outbid(numbers: Mapping[str, float]) -> str:
     if "price" in numbers:
-        dear = "{gpus} {gpu_type} would add {value} to the objective, and their price is {price}: other jobs gain more."
+        dear = "{gpus} {gpu_type} would add {value} to the objective, and their price is {price}."
         return dear + _sentence_of_backlog(numbers)
+    if "needed" in numbers:
+        return KEPT_FOR_ANOTHER
     if "priority" not in numbers:
         return "It is queued behind {rival}."
     tie = isclose(numbers["priority"], numbers["rival_priority"], rel_tol=SAME)
@@ -244,6 +245,14 @@ INSTEAD = " Another GPU type, fewer GPUs or a larger quota, which administrators
 BORROWED = (
     "Its team uses {used} of its quota of {quota} {gpu_type}: others borrow the rest, {rival} among them, and give it "
     "back once their minimum run times and leases are over."
+)
+NEXT_TO_START = (
+    "It is the next to start on {gpu_type}: of the {needed} that it needs {left} are kept for it, and no other job "
+    "starts on them."
+)
+KEPT_FOR_ANOTHER = (
+    "{left} {gpu_type} are idle, but kept for {rival}: it has waited for long, compared with the time that it takes, "
+    "and starts once it has all its GPUs."
 )
 OVER_ENGINES = (
     "{left} {gpu_type} are left, but at several engines: a gang runs at one of them, "

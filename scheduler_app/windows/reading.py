@@ -46,6 +46,12 @@ class WindowRow(NamedTuple):
         what = f"reserved for team {self.team}" if self.team_id else "maintenance"
         return f"{what} from {self.begins_at:%F %H:%M} to {self.ends_at:%F %H:%M} UTC: {self.reason}"
 
+    @property
+    def state_words(self) -> str:
+        """State of its nodes during the window, its end and its reason, as text."""
+        what = f"reserved for team {self.team}" if self.team_id else "in maintenance"
+        return f"{what} until {self.ends_at:%F %H:%M} UTC: {self.reason}"
+
 
 def time_to_save(grace_s: int, checkpoint_s: float | None) -> timedelta:
     """Time from the stop of a job to the begin of a window: its grace, its last checkpoint, and a margin."""

@@ -62,7 +62,7 @@ def test_no_choice_of_all_is_better(cluster):
     best = max(
         value(problem, assignment) for assignment in product(range(-1, len(problem.nodes)), repeat=len(problem.weight))
     )
-    decision = motley(problem, gap=0)
+    decision = motley(problem, gap=0, patience=0, lease_growth=0)
     assert value(problem, decision.assignment) == pytest.approx(decision.objective, rel=1e-9)
     assert decision.objective == pytest.approx(best, rel=1e-6)
 
@@ -106,7 +106,7 @@ def test_a_running_job_goes_on_before_an_equal_one():
 
 def test_a_job_moves_only_if_it_gains_more_than_two_restarts_take():
     """On the faster GPU it would do a quarter more: within 900 s it gains two restarts of 85 s, and not of 95."""
-    moving = {"held": [0], "remaining_steps": [1e6]}
+    moving = {"held": [0], "remaining_steps": [1e6], "held_s": [1e4]}
     assert motley(Problem.of([[4, 5]], np.eye(2), [1, 1], restart_s=[85], **moving)).assignment.tolist() == [1]
     assert motley(Problem.of([[4, 5]], np.eye(2), [1, 1], restart_s=[95], **moving)).assignment.tolist() == [0]
 
@@ -114,7 +114,7 @@ def test_a_job_moves_only_if_it_gains_more_than_two_restarts_take():
 def test_a_job_that_is_nearly_done_does_not_move():
     """It has 100 s left here, and 50 there after a restart of 60."""
     problem = Problem.of([[1, 2]], np.eye(2), [1, 1], restart_s=[60], held=[0], remaining_steps=[100])
-    assert motley(problem).assignment.tolist() == [0]
+    assert motley(problem, lease_growth=0).assignment.tolist() == [0]
 
 
 def test_of_a_job_that_does_not_say_how_much_is_left_as_much_is_expected_as_it_has_had():
@@ -174,3 +174,59 @@ def test_a_long_job_does_not_wait_forever_for_short_ones():
     assert motley(young).assignment.tolist() == [-1, 0]
     old = Problem.of([[1.0], [1.0]], [[1]], [1], age_s=[1_000_000, 0], **columns)
     assert motley(old).assignment.tolist() == [0, -1]
+
+
+def leased(held_s, restarts=0, **columns):
+    """A long job beyond the half of its work, and a short one that counts more, for the one GPU."""
+    of_both = {"held": [0, -1], "restart_s": [10, 10], "remaining_steps": [7200, 60], "attained_gpu_s": [1, 0]}
+    return Problem.of([[1.0], [1.0]], [[1]], [1], held_s=[held_s, 0], restarts=[restarts, 0], **of_both | columns)
+
+
+@pytest.mark.parametrize(("restarts", "lease_s"), [(0, 250), (1, 500), (5, 900)])
+def test_a_job_keeps_its_gpus_for_its_lease_which_restarts_lengthen_up_to_the_horizon(restarts, lease_s):
+    assert motley(leased(lease_s - 1, restarts)).assignment.tolist() == [0, -1]
+    assert motley(leased(lease_s, restarts)).assignment.tolist() == [-1, 0]
+    assert motley(leased(1, restarts), lease_growth=0).assignment.tolist() == [-1, 0]
+
+
+def test_a_lease_longer_than_the_horizon_is_not_lengthened():
+    long = {"restart_s": [60, 60]}
+    assert motley(leased(1499, 5, **long)).assignment.tolist() == [0, -1]
+    assert motley(leased(1500, 5, **long)).assignment.tolist() == [-1, 0]
+
+
+def gang_and_small_jobs(age_s, **columns):
+    """A gang of two that takes 100 s where one-GPU jobs hold or want the two GPUs: one is held, for its lease."""
+    rate = [[0, 1], [1, 0], [1, 0], [1, 0]]
+    of_all = {
+        "remaining_steps": [100, 1000, 100, 100],
+        "age_s": [age_s, 10, 5, 5],
+        "held": [-1, 0, -1, -1],
+        "held_s": [0, 5, 0, 0],
+        "attained_gpu_s": [0, 5, 0, 0],
+        "restart_s": [2] * 4,
+    }
+    return Problem.of(rate, [[1, 2]], [2], **of_all | columns)
+
+
+def test_idle_gpus_are_kept_for_a_gang_that_has_waited_as_long_as_it_takes():
+    young, due = motley(gang_and_small_jobs(99)), motley(gang_and_small_jobs(101))
+    assert young.assignment.tolist() in ([-1, 0, 0, -1], [-1, 0, -1, 0])
+    assert due.assignment.tolist() == [-1, 0, -1, -1]
+    assert due.kept_for.tolist() == [0]
+    assert motley(gang_and_small_jobs(101), patience=0).assignment.tolist() != [-1, 0, -1, -1]
+
+
+def test_a_gang_that_is_due_takes_gpus_of_jobs_beyond_their_lease():
+    assert motley(gang_and_small_jobs(101, held_s=[0, 50, 0, 0])).assignment.tolist() == [1, -1, -1, -1]
+
+
+def test_no_job_of_a_team_ahead_of_its_share_is_due_while_another_is_behind():
+    teams = {"team": [0, 1, 1, 1], "team_backlog_s": [0, 120, 120, 120]}
+    assert motley(gang_and_small_jobs(101, **teams)).kept_for.tolist() == [-1]
+    assert motley(gang_and_small_jobs(101, **teams), fairness=0).kept_for.tolist() == [0]
+
+
+def test_an_elastic_job_changes_its_size_within_its_lease():
+    crowd = elastic(4, held=[2, -1, -1, -1], held_s=[1, 0, 0, 0], restart_s=[60] * 4)
+    assert motley(crowd).assignment.tolist() == [0, 0, 0, 0]

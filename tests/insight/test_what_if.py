@@ -135,6 +135,8 @@ def outweighed(lab: Lab) -> Job:
 def test_a_weight_that_is_enough_is_named(lab: Lab, outweighed: Job) -> None:
     change = next(option for option in found(lab, outweighed).options if option.kind == ChangeKind.HIGHER_WEIGHT)
     assert (change.anew, change.for_staff, change.changes["weight"] <= 64) == (False, False, True)
+    assert "it would get 1 A100, and heavy would wait for it." in change.detail
+    assert change.detail.endswith("Members of team vision may set up to 64, and should agree on it.")
     assert starts_next(lab, done(lab, outweighed, change), change)
 
 

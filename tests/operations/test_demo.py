@@ -10,8 +10,15 @@ from django.contrib.auth.models import User
 from django.test import Client, modify_settings
 
 from jobs_app.models import Job
-from operations.demo import LOOKING_S, create_teams, declare_emulated_cluster, somebody_looks
-from operations.sample_jobs import FIRST, UNFINISHED, submit_another
+from operations.demo import (
+    LOOKING_S,
+    UNFINISHED,
+    create_teams,
+    declare_emulated_cluster,
+    somebody_looks,
+    submit_another,
+)
+from operations.sample_jobs import FIRST
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Names of jobs stay within their team."""
 
-from scheduler_app.round.reason_texts import JobName
+from scheduler_app.round.holders import JobName
 
 RIVAL = JobName("secret-project", team_id=1, team="vision")
 

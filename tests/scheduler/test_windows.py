@@ -330,3 +330,26 @@ def test_a_gpu_that_fails_adds_a_node_and_changes_no_other(cluster: Lab) -> None
 def reserved_nodes(lab: Lab) -> list[str]:
     (row,) = read_windows(lab.now)
     return sorted(Node.objects.filter(pk__in=row.nodes).values_list("name", flat=True))
+
+
+@pytest.fixture
+def beside(cluster: Lab) -> Lab:
+    """Another node of two GPUs, which jobs of team language hold, while one node is reserved for team vision."""
+    reservation(cluster, gpus=2, after=-MINUTE)
+    cluster.node("n2", gpus=2)
+    eve = cluster.user("eve", "language")
+    cluster.policy("motley", round_s=1)
+    cluster.recorded_as_running(cluster.submit(owner=eve, gpus=2, preemptible=False, name="holder"))
+    assert reserved_nodes(cluster) == ["n1"]
+    return cluster
+
+
+def test_a_job_that_others_keep_from_the_open_nodes_is_told_of_the_reserved_ones(beside: Lab) -> None:
+    """The first of the queue would start there; the third would wait all the same, and its headline is another."""
+    eve = beside.user("eve", "language")
+    jobs = [beside.submit(owner=eve, name=f"waits-{i}") for i in range(3)]
+    beside.decide()
+    codes = [[reason["code"] for reason in fresh(job).reasons] for job in jobs]
+    assert [of_job[0] for of_job in codes] == ["reserved", "reserved", "insufficient_gpus"]
+    assert codes[2][-1] == "reserved"
+    assert fresh(jobs[0]).message.startswith("2 GPUs that could run it are reserved for team vision until ")

@@ -34,6 +34,7 @@ class IntervalAnswer(serializers.Serializer[Any]):
     low = serializers.DateTimeField(allow_null=True)
     median = serializers.DateTimeField(allow_null=True)
     high = serializers.DateTimeField(allow_null=True)
+    note = serializers.CharField(default="", help_text="For people: later than foreseen; empty: nothing to say.")
 
 
 class EmptyForecastAnswer(IntervalAnswer):

@@ -1,6 +1,6 @@
 """Cluster page: every GPU with the job that holds it; drain, cordon and resume of nodes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import groupby
 
@@ -81,8 +81,10 @@ def cluster(request: SignedInRequest) -> HttpResponse:
         for kind, of_type in groupby(nodes, key=lambda held: held.node.gpu_type)
     ]
     silent = [engine for engine in engines.values() if engine.enabled and engine.fault]
+    windows = read_windows(now)
     context = {
-        "windows": _windows_with_names(now),
+        "windows": _with_names(windows[:MOST_WINDOWS]),
+        "reserved": reserved_now(windows, now),
         "types": types,
         "filter": filtered,
         "page": page,
@@ -98,9 +100,14 @@ def cluster(request: SignedInRequest) -> HttpResponse:
     return render(request, "pages/cluster.html", context)
 
 
-def _windows_with_names(now: datetime) -> list[tuple[WindowRow, list[str], int]]:
-    """Future windows, each with the names of its first nodes and the number of the others."""
-    windows = read_windows(now)[:MOST_WINDOWS]
+def reserved_now(windows: Iterable[WindowRow], now: datetime) -> dict[int, str]:
+    """For which team each node that is reserved now is, until when and why, by node."""
+    going_on = [row for row in windows if row.team_id is not None and row.covers(now)]
+    return {node: row.state_words for row in going_on for node in row.nodes}
+
+
+def _with_names(windows: Sequence[WindowRow]) -> list[tuple[WindowRow, list[str], int]]:
+    """These windows, each with the names of its first nodes and the number of the others."""
     named = [sorted(window.nodes)[:MOST_NAMED] for window in windows]
     names = dict(Node.objects.filter(pk__in={pk for nodes in named for pk in nodes}).values_list("pk", "name"))
     return [

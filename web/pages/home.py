@@ -20,8 +20,8 @@ from insight_app.attention import last_failures, pending_gpus, round_times_ms, s
 from insight_app.explain.own_jobs import own_jobs
 from insight_app.gpu_occupancy import GpuCounts, gpu_counts
 from jobs_app.models import Job, ProgressCurve
+from operations.demo import submit_another
 from operations.health import scheduler_health
-from operations.sample_jobs import submit_another
 from web.pages.base import DOMAIN_ERRORS, SignedInRequest, job_rows, show_error
 from web.pages.charts import area, sparkline
 from web.pages.job_rows import JobRow, dots_of, forecast_time, read_gpu_styles, read_rows

@@ -137,6 +137,11 @@ def duration(seconds: float) -> str:
 
 def interval(found: Interval, now: datetime) -> str:
     """Time to an event with its limits; what is less than 5 s away is now, beyond three days nothing is known."""
+    words = _interval_words(found, now)
+    return f"{words}, {note}" if (note := found.get("note")) else words
+
+
+def _interval_words(found: Interval, now: datetime) -> str:
     if (late_s := _overdue_s(found, now)) >= LATE_S:
         return LATE.format(duration(late_s))
     low, median, high = (_from_now(at, now) for at in (found["low"], found["median"], found["high"]))

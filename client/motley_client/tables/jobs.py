@@ -263,6 +263,7 @@ def explanation(job: Job, answer: Explanation, *, now: datetime) -> RenderableTy
         ("job", f"{job['name']} ({job['id']})"),
         ("state", state_of(job)),
         *_message_and_reasons(answer["message"], answer["reasons"]),
+        *(("figures", reason["figures"]) for reason in answer["reasons"] if reason.get("figures")),
         *_in_the_queue(answer.get("outlook"), now),
         *_deadline(answer.get("deadline"), now),
         *_waking(answer.get("waking", ()), now),

@@ -10,8 +10,8 @@ from django.db import close_old_connections
 from jobs_app.errors import InvalidSpec
 from jobs_app.models import Job
 from jobs_app.submission.submit import submit_job
-from operations.demo import somebody_looks
-from operations.sample_jobs import UNFINISHED, sample_jobs, submit_another
+from operations.demo import UNFINISHED, somebody_looks, submit_another
+from operations.sample_jobs import sample_jobs
 
 AT_ONCE = 8
 
