@@ -85,6 +85,7 @@ def test_a_run_of_a_comparison_is_the_run_by_itself(call, capsys, trace, tmp_pat
     with pytest.raises(SystemExit):
         main(["run", str(trace), *ON, "--policy", "srtf", "--seed", "7", *words, "--json"])
     alone = json.loads(capsys.readouterr().out)
+    assert alone.pop("notes") == []  # of a comparison they are about all runs
     compared = figures(tmp_path / "out")["runs"][1]
     assert unmeasured(compared) == {"policy": "srtf", "seed": 7, **unmeasured(alone)}
 
