@@ -37,6 +37,8 @@ APART_S = 60.0
 """Backlog of a team, in seconds of the whole cluster, from which teams without one have no job that is due."""
 DONE_FIRST_S = 1e-3
 """Least time for which a job is thought to wait for GPUs that it lacks."""
+MOST_SERVED = 1000
+"""Due jobs that a round serves: they are served one after the other, and 100,000 would take longer than the program."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +123,7 @@ def reserve(problem: Problem, left_s: Floats, usable: Bools, rules: ReservationR
     if rules.patience:
         due = np.flatnonzero(due_jobs(problem, left_s, patience=rules.patience, by_team=rules.by_team))
         parts = waited_parts(problem, left_s)
-        for i in due[np.argsort(-parts[due], kind="stable")].tolist():
+        for i in due[np.argsort(-parts[due], kind="stable")][:MOST_SERVED].tolist():
             room.serve(i, np.flatnonzero(usable[i]))
     return Reservations(room.starts, room.kept, room.kept_for, keeps_s)
 
@@ -137,8 +139,8 @@ class _Room:
     """GPUs (n,) without a holder, less those given."""
     ends_s: Floats
     """When the GPUs of each job that keeps its own come free, ascending."""
-    ends: Ints
-    """How many of each type (n, jobs) those are."""
+    freed: Ints
+    """How many of each type (n, jobs) have come free by then."""
     starts: Ints
     kept: Ints = field(init=False)
     kept_for: Ints = field(init=False)
@@ -158,7 +160,7 @@ class _Room:
             free=problem.capacity - problem.usage[:, problem.held[staying]].sum(axis=1),
             idle=np.maximum(problem.capacity - problem.usage[:, holding].sum(axis=1), 0),
             ends_s=keeps_s[staying],
-            ends=problem.usage[:, problem.held[staying]],
+            freed=problem.usage[:, problem.held[staying]].cumsum(axis=1),
             starts=np.full(len(problem.held), -1),
         )
 
@@ -179,10 +181,9 @@ class _Room:
 
     def _wait_s(self, k: int) -> float:
         """Seconds until configuration k fits; infinite: never."""
-        uses = self.problem.usage[:, k]
-        lacks = np.flatnonzero(uses > self.free)
-        if not lacks.size:
-            return 0.0
-        freed = self.free[lacks, None] + self.ends[lacks].cumsum(axis=1)
-        enough = (freed >= uses[lacks, None]).all(axis=0)
-        return max(float(self.ends_s[enough.argmax()]), DONE_FIRST_S) if enough.any() else float(np.inf)
+        lacks = self.problem.usage[:, k] - self.free
+        short = np.flatnonzero(lacks > 0).tolist()
+        last = max((int(self.freed[j].searchsorted(lacks[j])) for j in short), default=-1)
+        if last == len(self.ends_s):
+            return float(np.inf)
+        return max(float(self.ends_s[last]), DONE_FIRST_S) if short else 0.0

@@ -9,7 +9,7 @@ from allocation.decision import Decision
 from allocation.policies.parameters import Range
 from allocation.policies.plain_programs import all_jobs_sum, each_jobs_sum, solve_integer
 from allocation.problem import Problem, isolated_rate
-from allocation.reservations import ReservationRules, reserve
+from allocation.reservations import ReservationRules, Reservations, reserve
 from allocation.restart_cost import part_lost_to_restart
 from allocation.solvers.integer_assignment import allowed, assign_with_incumbents, oldest_first
 from allocation.solvers.linear_program import SolverFailed
@@ -135,13 +135,13 @@ def motley(
     budget = TimeBudget.of(problem).at_most(time_limit_s)
     values = Values(short_first, first_run, horizon_s, repaid, begin, fairness, rho_max)
     rules = ReservationRules(patience, lease_growth, horizon_s, by_team=fairness > 0)
-    reserved = reserve(problem, _left_s(problem, horizon_s), allowed(problem, scale_up), rules)
+    reserved = _reserve(problem, rules, scale_up)
     fixed, kept = reserved.fixed(problem), reserved.kept
     gain = _gain(fixed, values)
     try:
         decision = assign_with_incumbents(fixed, gain, scale_up=scale_up, gap=gap, time_limit_s=time_limit_s, kept=kept)
     except SolverFailed as failure:
-        by_plain = plain_program(fixed, values, scale_up=scale_up, gap=gap, budget=budget, kept=kept)
+        by_plain = plain_program(problem, values, rules, scale_up=scale_up, gap=gap, budget=budget)
         decision = by_plain.in_place_of(failure)
     decision = oldest_first(fixed, decision)
     behind_h = problem.team_backlog_s / HOUR_S if fairness else None
@@ -161,32 +161,38 @@ class Values:
     rho_max: float = 4.0
 
 
-DEFAULTS = Values()
+DEFAULTS, RULES = Values(), ReservationRules()
 
 
 def plain_program(
     problem: Problem,
     values: Values = DEFAULTS,
+    rules: ReservationRules = RULES,
     *,
     scale_up: float = 0.0,
     gap: float = 1e-3,
     budget: TimeBudget = UNLIMITED,
-    kept: Ints | int = 0,
 ) -> Decision:
-    """Solve the program above by HiGHS, without the GPUs (n,) that are kept."""
-    T, u, c = problem.rate, problem.usage, problem.capacity
+    """Solve the program above by HiGHS, beside what is reserved."""
+    reserved = _reserve(problem, rules, scale_up)
+    fixed = reserved.fixed(problem)
+    T, u, c = problem.rate, problem.usage, problem.capacity - reserved.kept
     return solve_integer(
-        problem,
-        _gain(problem, values),
+        fixed,
+        _gain(fixed, values),
         [
             [each_jobs_sum(ones_like(T))],  # one configuration
             [all_jobs_sum(u, len(T))],  # capacity
         ],
-        [ones(len(T)), c - kept],
+        [ones(len(T)), c],
         usable=allowed(problem, scale_up),
         gap=gap,
         budget=budget,
     )
+
+
+def _reserve(problem: Problem, rules: ReservationRules, scale_up: float) -> Reservations:
+    return reserve(problem, _left_s(problem, rules.horizon_s), allowed(problem, scale_up), rules)
 
 
 def _gain(problem: Problem, x: Values) -> Floats:
