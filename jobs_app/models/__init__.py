@@ -11,6 +11,7 @@ from jobs_app.models.job import Job, JobArray, JobDependency, JobTag, Reason
 from jobs_app.models.job_event import JobEvent
 from jobs_app.models.notification import Notification, NotificationTarget
 from jobs_app.models.progress_curve import ProgressCurve
+from jobs_app.models.recurring_job import RecurringJob, RecurringRun
 from jobs_app.models.secret import Secret
 from jobs_app.models.tally import Metric, Tally, Total
 from jobs_app.models.team import ApiToken, Team
@@ -39,6 +40,8 @@ __all__ = [
     "NotificationTarget",
     "ProgressCurve",
     "Reason",
+    "RecurringJob",
+    "RecurringRun",
     "Secret",
     "Tally",
     "Team",
