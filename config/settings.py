@@ -273,6 +273,7 @@ SPECTACULAR_SETTINGS = {
         "AttemptState": "jobs_app.models.Attempt.State",
         "NodeState": "cluster_app.models.Node.State",
         "WindowKind": "scheduler_app.models.TimeWindow.Kind",
+        "OutcomeEnum": "jobs_app.models.Attempt.Outcome",
         "DueTimeOutcome": "jobs_app.models.RecurringRun.Outcome",
         "BudgetKind": "jobs_app.models.Budget.Kind",
         "BudgetPeriod": "jobs_app.models.Budget.Period",
