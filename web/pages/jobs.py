@@ -31,6 +31,7 @@ FILTERS = {
     "team": "team",
     "owner": "owner",
     "array": "array",
+    "recurring": "recurring job",
     "tag": "tag",
     "command": "command",
 }
