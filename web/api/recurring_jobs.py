@@ -78,7 +78,7 @@ class RecurringJobSpec(RecurringJobChange):
     spec = SpecOfRuns(help_text="As of a job, without `after`, `begin_time` and `deadline`.")
 
 
-class DueTimeAnswer(serializers.Serializer[ShownRun]):
+class DueTimeAnswer(serializers.Serializer[Any]):
     """A due time, and what became of it."""
 
     due_at = serializers.DateTimeField()
@@ -165,7 +165,7 @@ class RecurringJobViewSet(ShowMany[RecurringJob], viewsets.GenericViewSet[Recurr
         return self.listed
 
     def get_serializer_context(self) -> dict[str, Any]:
-        return super().get_serializer_context() | {"last_runs": lambda: self.last_runs}
+        return {**super().get_serializer_context(), "last_runs": lambda: self.last_runs}
 
     @cached_property
     def last_runs(self) -> dict[int, list[ShownRun]]:
@@ -268,9 +268,10 @@ class RecurringJobViewSet(ShowMany[RecurringJob], viewsets.GenericViewSet[Recurr
     def runs(self, request: Request, pk: str) -> Response:
         """The due times that have come, the latest recorded first, each with what became of it."""
         wanted = fields_wanted(request, dict.fromkeys(DueTimeAnswer().fields))
-        page = self.paginator.paginate_queryset(self.get_object().runs.all(), request, view=self) or []
+        paginator = NewestFirst()
+        page = paginator.paginate_queryset(self.get_object().runs.all(), request, view=self) or []
         rows = DueTimeAnswer(with_states(page), many=True).data
-        return self.get_paginated_response([{name: row[name] for name in row if name in wanted} for row in rows])
+        return paginator.get_paginated_response([{name: row[name] for name in row if name in wanted} for row in rows])
 
     def _shown(self, recurring: RecurringJob) -> dict[str, Any]:
         with transaction.atomic():

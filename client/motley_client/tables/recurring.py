@@ -7,7 +7,7 @@ import yaml
 from rich.console import Group, RenderableType
 
 from motley_client.responses import DueTime, RecurringJob
-from motley_client.tables.format import key_values, lines_of, local_minute, table, until
+from motley_client.tables.format import Cell, key_values, lines_of, local_minute, table, until
 
 
 def recurring_jobs_table(found: Iterable[RecurringJob], *, now: datetime) -> RenderableType:
@@ -18,7 +18,7 @@ def recurring_jobs_table(found: Iterable[RecurringJob], *, now: datetime) -> Ren
             f"{one['schedule']} {one['timezone']}",
             "paused" if one["paused_at"] else until(one["next_due_at"], now) if one["next_due_at"] else "never",
             _last(one["last_run"]),
-            one["paused_because"] or (one["last_run"] or {}).get("message", ""),
+            one["paused_because"] or (one["last_run"]["message"] if one["last_run"] else ""),
         )
         for one in found
     ]
@@ -28,7 +28,7 @@ def recurring_jobs_table(found: Iterable[RecurringJob], *, now: datetime) -> Ren
 
 def recurring_job_details(one: RecurringJob, runs: Sequence[DueTime]) -> RenderableType:
     due = local_minute(one["next_due_at"]) if one["next_due_at"] else ""
-    facts = [
+    facts: list[tuple[str, Cell]] = [
         ("name", one["name"]),
         ("id", str(one["id"])),
         ("team", one["team"]),
