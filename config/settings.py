@@ -276,6 +276,8 @@ SPECTACULAR_SETTINGS = {
         "AttemptState": "jobs_app.models.Attempt.State",
         "NodeState": "cluster_app.models.Node.State",
         "WindowKind": "scheduler_app.models.TimeWindow.Kind",
+        "OutcomeEnum": "jobs_app.models.Attempt.Outcome",
+        "DueTimeOutcome": "jobs_app.models.RecurringRun.Outcome",
         "BudgetKind": "jobs_app.models.Budget.Kind",
         "BudgetPeriod": "jobs_app.models.Budget.Period",
         "RoundResult": "scheduler_app.models.Round.Result",
@@ -354,6 +356,12 @@ MOTLEY_MAIL_DOMAINS: list[str] = env.list("MOTLEY_MAIL_DOMAINS", [])
 """Domains to whose addresses notifications are mailed; empty: to any."""
 MOTLEY_FAILED_SHARE = env.float("MOTLEY_FAILED_SHARE", 0.5, validate=validate.Range(min=0, max=1))
 """Part of a team's jobs that ended within a day and failed, from which on the team is notified."""
+MOTLEY_RECURRING_JOBS_PER_TEAM = env.int("MOTLEY_RECURRING_JOBS_PER_TEAM", 100, validate=validate.Range(min=0))
+"""Most recurring jobs of one team."""
+MOTLEY_RECURRING_INTERVAL = env.timedelta(
+    "MOTLEY_RECURRING_INTERVAL", timedelta(minutes=1), validate=validate.Range(min=timedelta(minutes=1))
+)
+"""Shortest time between two due times of a recurring job."""
 MOTLEY_WEBHOOK_NETWORKS = list(map(ip_network, env.list("MOTLEY_WEBHOOK_NETWORKS", [])))
 """Networks that are not public and to which webhooks may go all the same."""
 MOTLEY_LIMIT_MEMORY = env.bool("MOTLEY_LIMIT_MEMORY", True)

@@ -32,6 +32,7 @@ from web.api.lab import LabRunViewSet
 from web.api.nodes import NodeViewSet
 from web.api.notifications import NotificationTargetViewSet, NotificationViewSet
 from web.api.policies import PolicyViewSet
+from web.api.recurring_jobs import RecurringJobViewSet
 from web.api.rounds import RoundViewSet
 from web.api.secrets import SecretViewSet
 from web.api.storage import StorageViewSet
@@ -60,6 +61,7 @@ def index(request: Request) -> Response:
 
 router = SimpleRouter(trailing_slash=False)
 router.register("jobs", JobViewSet, basename="job")
+router.register("recurring-jobs", RecurringJobViewSet, basename="recurring-job")
 router.register("nodes", NodeViewSet, basename="node")
 router.register("announcements", AnnouncementViewSet, basename="announcement")
 router.register("engines", EngineViewSet, basename="engine")

@@ -6,10 +6,11 @@ identity provider vouches for one person alone.
 
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.utils import timezone
 
 from audit_app.models import Action
 from audit_app.services import note
-from jobs_app.models import ApiToken, Invitation, NotificationTarget, Secret
+from jobs_app.models import ApiToken, Invitation, NotificationTarget, RecurringJob, Secret
 from jobs_app.notifications.targets import delete_target
 from jobs_app.secrets import delete_secret
 from jobs_app.tokens import revoke_token
@@ -56,14 +57,20 @@ def _revoke_tokens(user: User) -> list[str]:
 
 
 def _delete_prepared(user: User) -> list[str]:
-    """Delete targets, which would notify somebody else, and secrets, which would use another person's account."""
+    """Delete targets, which would notify somebody else, and secrets, which would use another person's account.
+
+    Recurring jobs, which would run in the person's name, are paused.
+    """
     targets, secrets = NotificationTarget.objects.filter(user=user), Secret.objects.filter(user=user)
     words = ["targets of notifications"] * targets.exists() + ["secrets"] * secrets.exists()
     for target in targets:
         delete_target(target, actor=user)
     for secret in secrets:
         delete_secret(secret, actor=user)
-    return words
+    paused = RecurringJob.objects.filter(owner=user, paused_at=None).update(
+        paused_at=timezone.now(), paused_because="Its owner has linked the account to single sign-on: look at its spec."
+    )
+    return words + ["recurring jobs"] * bool(paused)
 
 
 def _ended(gone: list[str]) -> str:

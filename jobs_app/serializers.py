@@ -108,6 +108,12 @@ class JobAnswer(serializers.ModelSerializer[Job]):
     team = serializers.CharField(source="team.name")
     owner = serializers.CharField(source="owner.username")
     array = serializers.UUIDField(source="array_id", allow_null=True, read_only=True)
+    recurring = serializers.IntegerField(
+        source="recurring_id",
+        allow_null=True,
+        read_only=True,
+        help_text="Id of the recurring job of which it is a run.",
+    )
     reason = serializers.ChoiceField(
         Reason.choices, allow_blank=True, help_text="Why the job waits or has ended; empty while it runs."
     )
@@ -134,6 +140,7 @@ class JobAnswer(serializers.ModelSerializer[Job]):
             "held",
             "array",
             "array_index",
+            "recurring",
             "spec",
             "workload",
             "weight",

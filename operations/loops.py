@@ -8,9 +8,10 @@ from insight_app.lab.runs import round_turn_and_lab
 from insight_app.policy_effects.watch import judge_policy_when_due
 from operations.notifying import SENDER
 from operations.retention import delete_expired_when_due
+from scheduler_app.recurring_jobs.submission import submit_due_runs
 from scheduler_app.round import tick
 
-CHORES = (advise_when_due, delete_expired_when_due, fit_when_due, judge_policy_when_due)
+CHORES = (submit_due_runs, advise_when_due, delete_expired_when_due, fit_when_due, judge_policy_when_due)
 
 
 def engine_turn(holder: str, now: datetime) -> bool:

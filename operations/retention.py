@@ -20,7 +20,7 @@ from insight_app.models import DeadlineForecast, KeptForecast
 from insight_app.own_process import run_manage, start_in_a_thread
 from jobs_app.code.storage import delete_files, unused_archives
 from jobs_app.job_archive import archive_jobs, expired_jobs
-from jobs_app.models import ApiToken, IdempotencyKey, JobEvent, Notification
+from jobs_app.models import ApiToken, IdempotencyKey, JobEvent, Notification, RecurringRun
 from operations.job_file_retention import (
     FilesLeft,
     add_up_files_of_teams,
@@ -236,6 +236,12 @@ RETENTION_RULES = (
     # After their files, which nothing would find any more; before their events, which go into the archive with them.
     RetentionRule("jobs that ended, to the archive", "MOTLEY_KEEP_JOBS", expired_jobs, archive_jobs),
     RetentionRule("events of jobs that ended", "MOTLEY_KEEP_EVENTS", _job_events, _delete),
+    RetentionRule(
+        "due times of recurring jobs",
+        "MOTLEY_KEEP_EVENTS",
+        lambda day: RecurringRun.objects.filter(at__lt=day),
+        _delete,
+    ),
     RetentionRule("events of nodes", "MOTLEY_KEEP_EVENTS", _node_events, _delete),
     RetentionRule(
         "times in which nodes were up or down",

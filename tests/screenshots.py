@@ -38,6 +38,10 @@ PAGES = {
     "job-failed": "jobs/{failed}",
     "compare": "jobs/compare?ids={job},{failed}",
     "cancel-jobs": "jobs/cancel?job={job}&job={waiting}",
+    "recurring-jobs": "recurring",
+    "new-recurring-job": "recurring/new?job={job}",
+    "recurring-job": "recurring/{recurring}",
+    "change-recurring-job": "recurring/{recurring}/change",
     "cluster": "cluster",
     "cluster-then": "cluster/then?window=1h",
     "node": "nodes/{node}",
@@ -137,6 +141,8 @@ def sample_site() -> Iterator[Service]:
                 site.client.hold(job["id"])
         for state in STATES:
             wait_for(f"a job is {state}", lambda state=state: newest(site.client, state=[state]), pause_s=1)
+        nightly = {"schedule": "0 3 * * *", "spec": {"team": "vision", **FURTHER_JOBS[-1]}, "name": "nightly"}
+        site.client.run_recurring_job(site.client.add_recurring_job(nightly)["id"])
         run = site.client.simulate_policies(["fifo", "srtf"], days=1)["id"]
         wait_for("the lab run is done", lambda: site.client.lab_run(run)["finished_at"], pause_s=1)
         yield site
@@ -158,6 +164,7 @@ def places_of(client: Client) -> dict[str, Any]:
     jobs = {name: job["id"] for name, job in chosen.items() if job is not None}
     lab = next(client.lab_runs(), None)
     numbers = {"round": next(client.rounds())["number"], "lab": lab["id"] if lab else 0}
+    numbers["recurring"] = next(client.recurring_jobs())["id"]
     return jobs | numbers | {"array": member["array"], "node": next(client.nodes())["name"]}
 
 

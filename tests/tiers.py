@@ -312,6 +312,7 @@ WHOLE_ON_POSTGRESQL = (
     "scheduler/test_constraints",
     "scheduler/test_lease",
     "scheduler/test_race_conditions",
+    "scheduler/test_recurring_jobs",
     "scheduler/test_set_aside",
 )
 """Quick modules that `make test` runs on both databases: constraints, locks, times, bulk writes are in no statement."""

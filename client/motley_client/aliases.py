@@ -31,7 +31,20 @@ HARMLESS = {
         "simulate",
     ),
     *("nodes", "types", "storage", "rates", "share", "usage", "rounds", "login", "me", "version", "lab"),
-    *("submit", "sbatch", "policy", "token", "secret", "window", "team", "members", "notifications", "sent", "list"),
+    *(
+        "submit",
+        "sbatch",
+        "policy",
+        "token",
+        "secret",
+        "window",
+        "recurring",
+        "team",
+        "members",
+        "notifications",
+        "sent",
+        "list",
+    ),
 }
 """Verbs that may be suggested: tried at once, they stop no job and lose no work."""
 

@@ -16,6 +16,7 @@ from motley_client.commands import (
     logs,
     mcp,
     notifications,
+    recurring,
     sbatch,
     scheduling,
     secrets,
@@ -80,6 +81,7 @@ for command in (slurm.squeue, slurm.scancel, slurm.sacct, slurm.sinfo, slurm.sco
     app.command(hidden=True)(command)
 for name in slurm.INSTEAD:
     app.command(name, hidden=True, context_settings=simulate.AS_IT_IS)(slurm.instead)
+app.add_typer(recurring.recurring, cls=Verbs, name="recurring")
 app.add_typer(windows.window, cls=Verbs, name="window")
 app.add_typer(cluster.gpu_type_group, cls=Verbs, name="gpu-type")
 app.add_typer(teams.team, cls=Verbs, name="team")

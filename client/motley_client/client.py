@@ -26,6 +26,7 @@ from motley_client.responses import (
     CodeArchive,
     CodeArchiveDetail,
     Decision,
+    DueTime,
     Event,
     Explanation,
     GpuType,
@@ -52,6 +53,8 @@ from motley_client.responses import (
     Policy,
     PolicyGuard,
     PolicyPreview,
+    RecurringJob,
+    RecurringJobDetail,
     Round,
     RoundDetail,
     Scope,
@@ -168,6 +171,7 @@ class Client(Connection):
         gpu_type: str | None = None,
         tag: Sequence[str] = (),
         array: str | None = None,
+        recurring: str | None = None,
         created_after: datetime | str | None = None,
         updated_since: datetime | str | None = None,
         q: str | None = None,
@@ -179,7 +183,8 @@ class Client(Connection):
         """Jobs that match every filter, newest first.
 
         `gpu_type` is the type that the job runs on; each `tag` is `name=value` or `name`; `q` is the beginning of a
-        name, or at least eight digits of an id; `name` is a whole name; `command` is text in the command, in any case.
+        name, or at least eight digits of an id; `name` is a whole name; `command` is text in the command, in any case;
+        `recurring` is the name of a recurring job, whose runs they are.
         With `fields`, only these fields are returned.
         """
         query = {
@@ -189,6 +194,7 @@ class Client(Connection):
             "gpu_type": gpu_type,
             "tag": list(tag),
             "array": array,
+            "recurring": recurring,
             "created_after": created_after,
             "updated_since": updated_since,
             "q": q,
@@ -270,6 +276,52 @@ class Client(Connection):
 
     def _job_command(self, command: str, job_id: str) -> JobDetail:
         return cast("JobDetail", self._json("POST", url_path("jobs", job_id, command)))
+
+    # -- recurring jobs ------------------------------------------------------------------------------------------
+
+    def recurring_jobs(self, *, name: str | None = None, team: str | None = None) -> Iterator[RecurringJob]:
+        """Recurring jobs of your teams, the oldest first."""
+        return cast("Iterator[RecurringJob]", self._pages("recurring-jobs", {"name": name, "team": team}))
+
+    def recurring_job(self, number: int) -> RecurringJobDetail:
+        """The recurring job with its `etag`."""
+        return cast("RecurringJobDetail", self._json("GET", url_path("recurring-jobs", number)))
+
+    def due_times(self, number: int, *, page_size: int | None = None) -> Iterator[DueTime]:
+        """Due times of the recurring job that have come, the latest first."""
+        path = url_path("recurring-jobs", number, "runs")
+        return cast("Iterator[DueTime]", self._pages(path, {"limit": page_size}))
+
+    def add_recurring_job(self, fields: Spec, *, idempotency_key: str | None = None) -> RecurringJobDetail:
+        """Add a recurring job: `schedule`, `spec`, and if they are not the defaults `name`, `timezone`,
+        `concurrency` (forbid, replace, allow) and `missed` (skip, once).
+        """
+        headers = _key(idempotency_key)
+        made = self._json("POST", "recurring-jobs", json=dict(fields), headers=headers)
+        return cast("RecurringJobDetail", made)
+
+    def change_recurring_job(self, number: int, fields: Spec, *, if_match: str | None = None) -> RecurringJobDetail:
+        """Change fields of a recurring job; a new `spec` makes you its owner."""
+        headers = {"If-Match": if_match} if if_match else {}
+        changed = self._json("PATCH", url_path("recurring-jobs", number), json=dict(fields), headers=headers)
+        return cast("RecurringJobDetail", changed)
+
+    def pause_recurring_job(self, number: int) -> RecurringJobDetail:
+        """Pause it: nothing is submitted until it is resumed."""
+        return cast("RecurringJobDetail", self._json("POST", url_path("recurring-jobs", number, "pause")))
+
+    def resume_recurring_job(self, number: int) -> RecurringJobDetail:
+        """Resume it from its next due time on; if its owner is gone, you become its owner."""
+        return cast("RecurringJobDetail", self._json("POST", url_path("recurring-jobs", number, "resume")))
+
+    def run_recurring_job(self, number: int, *, idempotency_key: str | None = None) -> JobDetail:
+        """Submit a run now, in its owner's name."""
+        path = url_path("recurring-jobs", number, "run")
+        return cast("JobDetail", self._json("POST", path, headers=_key(idempotency_key)))
+
+    def delete_recurring_job(self, number: int) -> None:
+        """Delete it, with the record of its due times; its jobs stay."""
+        self._send("DELETE", url_path("recurring-jobs", number))
 
     # -- files ---------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Shell completion of jobs, nodes, GPU types, teams, policies and tokens. It is quick, and silent on every error."""
+"""Shell completion of jobs, nodes, GPU types, teams, policies, tokens, recurring jobs: quick, silent on every error."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -86,8 +86,13 @@ def _tokens(client: Client, incomplete: str) -> Iterator[Candidate]:
     return ((str(token["id"]), token["name"]) for token in client.tokens() if not token["revoked_at"])
 
 
-jobs, active_jobs, nodes, gpu_types, storage, teams, policies, tokens = map(
-    completer, (_jobs, _active_jobs, _nodes, _gpu_types, _storage, _teams, _policies, _tokens)
+def _recurring_jobs(client: Client, incomplete: str) -> Iterator[Candidate]:
+    return ((one["name"], f"{one['schedule']} {one['timezone']}") for one in client.recurring_jobs())
+
+
+jobs, active_jobs, nodes, gpu_types, storage, teams, policies, tokens, recurring_jobs = map(
+    completer,
+    (_jobs, _active_jobs, _nodes, _gpu_types, _storage, _teams, _policies, _tokens, _recurring_jobs),
 )
 
 

@@ -16,7 +16,7 @@ from motley_client.errors import (
     ServerError,
     Unreachable,
 )
-from motley_client.lookup import AmbiguousJob, AmbiguousToken
+from motley_client.lookup import AmbiguousJob, AmbiguousRecurringJob, AmbiguousToken
 from motley_client.spec import SpecError
 from motley_client.tables.jobs import jobs_table
 from motley_client.terminal import console, now, sanitized, warn
@@ -25,6 +25,7 @@ EXIT_CODES: dict[type[Exception], int] = {
     SpecError: 2,
     ConfigurationError: 2,
     AmbiguousJob: 2,
+    AmbiguousRecurringJob: 2,
     AmbiguousToken: 2,
     InvalidRequest: 2,
     AuthError: 3,

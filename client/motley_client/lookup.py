@@ -11,7 +11,7 @@ import typer
 from motley_client.client import Client
 from motley_client.configuration import configuration
 from motley_client.errors import NotFound
-from motley_client.responses import ACTIVE_STATES, Job, Token
+from motley_client.responses import ACTIVE_STATES, Job, RecurringJob, Token
 from motley_client.tables.jobs import display_name
 
 MAX_CANDIDATES = 200
@@ -35,6 +35,10 @@ class AmbiguousJob(Exception):
 
 class AmbiguousToken(Exception):
     """Several tokens match the argument."""
+
+
+class AmbiguousRecurringJob(Exception):
+    """Several teams have a recurring job of this name."""
 
 
 def connect(context: typer.Context) -> Client:
@@ -111,6 +115,18 @@ def find_token(client: Client, typed: str) -> Token:
     if not found:
         raise NotFound(f"No token with the id or name {typed}: see motley token list.")
     raise AmbiguousToken(f"{typed} is ambiguous: give the id of the token, from motley token list.")
+
+
+def find_recurring_job(client: Client, typed: str, team: str | None) -> RecurringJob:
+    """The recurring job with this name, in this team if several have one; else that with this number."""
+    found = list(client.recurring_jobs(name=typed, team=team))
+    if len(found) > 1:
+        raise AmbiguousRecurringJob(f"{typed} is in {', '.join(one['team'] for one in found)}: give --team.")
+    if not found and typed.isdecimal():
+        return client.recurring_job(int(typed))
+    if not found:
+        raise NotFound(f"No recurring job named {typed}: see motley recurring list.")
+    return found[0]
 
 
 def _has_prefix(prefix: str, typed: str) -> bool:

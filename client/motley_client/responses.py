@@ -123,6 +123,8 @@ class Job(TypedDict):
     held: bool
     array: str | None
     array_index: int | None
+    recurring: NotRequired[int | None]
+    """Id of the recurring job of which it is a run."""
     spec: dict[str, Any]
     workload: str
     weight: float
@@ -804,6 +806,43 @@ class Secret(TypedDict):
     user: str | None
     changed_at: str
     changed_by: str | None
+
+
+class DueTime(TypedDict):
+    """A due time of a recurring job, and what became of it; `job` and `state` only if it was submitted."""
+
+    due_at: str
+    at: str
+    outcome: str
+    job: str | None
+    state: str
+    message: str
+
+
+class RecurringJob(TypedDict):
+    """A spec with a schedule, in lists; `next_due_at` is null while it is paused."""
+
+    id: int
+    name: str
+    team: str
+    owner: str
+    schedule: str
+    timezone: str
+    concurrency: str
+    missed: str
+    spec: dict[str, Any]
+    next_due_at: str | None
+    paused_at: str | None
+    paused_because: str
+    created_at: str
+    changed_at: str
+    last_run: DueTime | None
+
+
+class RecurringJobDetail(RecurringJob):
+    """One recurring job; send its `etag` as `if_match` with a change."""
+
+    etag: str
 
 
 class CodeArchive(TypedDict):

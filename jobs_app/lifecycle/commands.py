@@ -25,14 +25,15 @@ DESCRIPTIVE = {"name", "tags"}
 """Columns that may be changed after the job has finished: they have no effect on scheduling."""
 
 
-def cancel_job(job: Job, *, actor: User | None) -> None:
+def cancel_job(job: Job, *, actor: User | None, because: str = "") -> None:
     """Cancel the job: at once if it is queued, else as soon as its processes are proven gone."""
+    why = because or _by(actor)
     with transaction.atomic():
         lock_job(job.pk)
-        _note("cancel", job, actor)
-        if _finish_queued(job, Reason.CANCELLED_BY_USER, message=_by(actor), actor=actor):
+        _note("cancel", job, actor, because)
+        if _finish_queued(job, Reason.CANCELLED_BY_USER, message=why, actor=actor):
             return
-        if not stop_attempt_of(job, StopReason.CANCEL, note=_by(actor), actor=actor):
+        if not stop_attempt_of(job, StopReason.CANCEL, note=why, actor=actor):
             raise JobIsFinished(Job.objects.only("state").get(pk=job.pk).get_state_display())
 
 

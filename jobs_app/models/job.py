@@ -15,6 +15,7 @@ from uuid_utils.compat import uuid7
 from cluster_app.replica_size import GpusPerReplica
 from cluster_app.storage import Volunteers
 from jobs_app.models.code_archive import CodeArchive
+from jobs_app.models.recurring_job import RecurringJob
 from jobs_app.models.team import Team
 
 LARGEST_ARRAY = 10_000
@@ -185,6 +186,15 @@ class Job(models.Model):
         JobArray, null=True, blank=True, on_delete=models.CASCADE, related_name="jobs", db_index=False
     )
     array_index = models.PositiveIntegerField(null=True, blank=True)
+    recurring = models.ForeignKey(
+        RecurringJob,
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="jobs",
+        db_index=False,
+        help_text="The recurring job of which it is a run.",
+    )
 
     command = models.JSONField(help_text="A string for the shell, or a list that is executed as it is.")
     workdir = models.CharField(max_length=500, blank=True)
@@ -304,6 +314,12 @@ class Job(models.Model):
                 fields=("array", "attempt_count"),
                 condition=Q(array__isnull=False, attempt_count__gt=1),
                 name="job_of_array_restarted",
+            ),
+            models.Index(fields=("recurring", "-id"), condition=Q(recurring__isnull=False), name="job_of_recurring"),
+            models.Index(
+                fields=("recurring", "state"),
+                condition=Q(recurring__isnull=False, finished_at__isnull=True),
+                name="job_of_recurring_unfinished",
             ),
             models.Index(fields=("eligible_at",), condition=Q(eligible_at__isnull=False), name="job_by_pause"),
             models.Index(fields=("begin_time",), condition=Q(begin_time__isnull=False), name="job_by_begin_time"),

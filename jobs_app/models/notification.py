@@ -35,11 +35,12 @@ class NotificationTarget(models.Model):
         FAILED_SHARE = "failed_share", "many of the team's jobs fail"
         JOB_WAITS = "job_waits", "a job waits longer than forecast"
         NODE_LOST = "node_lost", "a node with jobs is lost"
+        RUN_REFUSED = "run_refused", "a recurring job was refused or paused"
         TEST = "test", "test"
 
     CHOSEN = (
         *(Event.JOB_ENDED, Event.JOB_FAILED, Event.RETRIES_USED),
-        *(Event.FAILED_SHARE, Event.JOB_WAITS, Event.NODE_LOST),
+        *(Event.FAILED_SHARE, Event.JOB_WAITS, Event.NODE_LOST, Event.RUN_REFUSED),
     )
 
     team = models.ForeignKey(Team, null=True, blank=True, on_delete=models.CASCADE, related_name="notification_targets")

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
+from django.contrib.auth.models import User
 from django.db.models import Q
 
 from jobs_app.models import Job, NotificationTarget, Team
@@ -32,3 +33,10 @@ def read_recipients(jobs: Iterable[UUID]) -> Recipients:
     owners = {target.user_id for target in targets if target.user_id}
     rows_of_members = Team.members.through._default_manager.filter(user__in=owners)
     return Recipients(targets, frozenset(rows_of_members.values_list("user", "team")))
+
+
+def targets_of(owner: User, team: Team) -> list[NotificationTarget]:
+    """Targets of the team, and those of this owner while the owner may see its jobs."""
+    sees = owner.is_active and (owner.is_staff or team.members.filter(pk=owner.pk).exists())
+    asked = Q(team=team) | Q(user=owner) if sees else Q(team=team)
+    return list(NotificationTarget.objects.filter(asked).only("pk", "user", "team", "events"))

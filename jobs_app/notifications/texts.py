@@ -71,6 +71,11 @@ def _failed_share(facts: Mapping[str, Any]) -> str:
     return f"team {facts['team']}: {facts['failed']} of the {ended} failed ({share:.0%})"
 
 
+def _run_refused(facts: Mapping[str, Any]) -> str:
+    recurring = facts["recurring_job"]
+    return f"recurring job {recurring['name']} of team {recurring['team']} was not submitted: {recurring['message']}"
+
+
 SENTENCES: dict[NotificationTarget.Event, Callable[[Mapping[str, Any]], str]] = {
     Event.JOB_ENDED: _end,
     Event.JOB_FAILED: _end,
@@ -78,6 +83,7 @@ SENTENCES: dict[NotificationTarget.Event, Callable[[Mapping[str, Any]], str]] = 
     Event.JOB_WAITS: _waits,
     Event.NODE_LOST: _node_lost,
     Event.FAILED_SHARE: _failed_share,
+    Event.RUN_REFUSED: _run_refused,
     Event.TEST: lambda facts: f"a test, asked for by {facts['by']}",
 }
 
@@ -99,7 +105,8 @@ def _details(notification: Notification) -> list[str]:
 
 
 def _url(notification: Notification) -> str:
-    about = notification.facts.get("job") or notification.facts.get("node") or {}
+    facts = notification.facts
+    about = facts.get("job") or facts.get("node") or facts.get("recurring_job") or {}
     return str(about.get("url", ""))
 
 

@@ -1,12 +1,13 @@
 """Occurrences of a window: the first by its two times, the others by a cron expression, equally long."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import islice, pairwise
 from typing import NamedTuple
-from zoneinfo import ZoneInfo
 
-from cronsim import CronSim, CronSimError
+from cronsim import CronSimError
+
+from scheduler_app.cron_times import HOW_TO_WRITE, cron_times
 
 CHECKED = 50
 """Occurrences of which two may not overlap."""
@@ -38,8 +39,7 @@ class Recurrence(NamedTuple):
         if not self.cron:
             return
         since = max(self.first.begins_at, now - self.length)
-        for local in CronSim(self.cron, since.astimezone(ZoneInfo(self.zone))):
-            begins_at = local.astimezone(UTC)
+        for begins_at in cron_times(self.cron, self.zone, since):
             if self.until is not None and begins_at >= self.until:
                 return
             yield Occurrence(begins_at, begins_at + self.length)
@@ -50,7 +50,7 @@ def fault_of_cron(recurrence: Recurrence) -> str:
     try:
         found = list(islice(recurrence.occurrences(recurrence.first.begins_at), CHECKED))
     except CronSimError as error:
-        return f"{error}. Write minute, hour, day, month and weekday, as 0 2 * * 0 for each Sunday at 02:00."
+        return f"{error}. {HOW_TO_WRITE}"
     if len(found) < 2:
         return "It never begins again by this: leave cron empty, or give other times or a later repeats_until."
     if any(after.begins_at < before.begins_at + LEAST_INTERVAL for before, after in pairwise(found[1:])):

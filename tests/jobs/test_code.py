@@ -275,6 +275,23 @@ def test_an_upload_that_ends_while_another_begins_does_not_disturb_it(ada: APICl
     assert put(ada, archive({"other.sh": "echo other"})).status_code == 201
 
 
+def test_code_of_a_recurring_job_stays_however_rarely_it_runs(
+    lab: Lab, ada: APIClient, settings: Settings, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
+) -> None:
+    lab.node("n1")
+    put(ada)
+    spec = {"name": "a", "command": "true", "gpus": 1, "code": digest_of(CODE)}
+    row = ada.post("/api/v1/recurring-jobs", {"schedule": "0 0 1 1 *", "spec": spec}, format="json").json()
+    later = timezone.now() + settings.MOTLEY_KEEP_CODE + timedelta(hours=1)
+    kept = []
+    for _ in range(2):
+        with django_capture_on_commit_callbacks(execute=True):
+            delete_expired(later)
+        kept.append(path_of(CodeArchive.objects.get()).exists())
+        ada.delete(f"/api/v1/recurring-jobs/{row['id']}")
+    assert kept == [True, False]
+
+
 def test_a_file_stays_if_its_deletion_is_rolled_back(ada: APIClient) -> None:
     put(ada)
     with transaction.atomic():

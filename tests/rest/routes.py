@@ -47,6 +47,7 @@ def by_a_lead(*, done: int, body: Any = None) -> Row:
 
 
 TARGET = {"kind": "webhook", "address": "https://example.org/hook", "events": ["job_ended"]}
+RECURRING = {"schedule": "0 3 * * *", "spec": SPEC}
 TOMORROW = datetime.now(UTC) + timedelta(days=1)
 HOUR = {"begins_at": TOMORROW.isoformat(), "ends_at": (TOMORROW + timedelta(hours=1)).isoformat()}
 WINDOW = {"reason": "fan", "nodes": ["n1"], **HOUR}
@@ -81,6 +82,15 @@ ROUTES: dict[str, Row] = {
     "GET /api/v1/jobs/{id}/merged-log": OWN_JOB,
     "GET /api/v1/jobs/{id}/session": Row(job=403, stranger=404, reader=403, member=426, clerk=426, staff=426),
     "GET /api/v1/arrays/{id}": Row(job=403, stranger=404, reader=200, member=200, clerk=200, staff=200),
+    "GET /api/v1/recurring-jobs": for_all(),
+    "POST /api/v1/recurring-jobs": Row(403, 201, 403, 201, 201, 201, body=RECURRING),
+    "GET /api/v1/recurring-jobs/{id}": OWN_TEAM,
+    "PATCH /api/v1/recurring-jobs/{id}": of_the_team(body={"name": "renamed"}, done=200),
+    "DELETE /api/v1/recurring-jobs/{id}": of_the_team(done=204),
+    "POST /api/v1/recurring-jobs/{id}/pause": of_the_team(done=200),
+    "POST /api/v1/recurring-jobs/{id}/resume": of_the_team(done=200),
+    "POST /api/v1/recurring-jobs/{id}/run": of_the_team(done=201),
+    "GET /api/v1/recurring-jobs/{id}/runs": OWN_TEAM,
     "GET /api/v1/agents": for_all(),
     "POST /api/v1/agents": for_staff(body={"name": "desk"}, done=201),
     "DELETE /api/v1/agents/{name}": for_staff(done=204),

@@ -16,13 +16,14 @@ from connections_app.agents.join_agent import issue_join_token
 from insight_app.models import LabRun
 from jobs_app.code.storage import store
 from jobs_app.lifecycle.comments import comment_on_job
-from jobs_app.models import ApiToken, Attempt, Budget, Job, Notification, TeamQuota
+from jobs_app.models import ApiToken, Attempt, Budget, Job, Notification, RecurringJob, TeamQuota
 from jobs_app.secrets import set_secret
 from jobs_app.tokens import JobToken, issue_token
 from scheduler_app.models import PolicySetting, TimeWindow
+from scheduler_app.recurring_jobs.editing import add_recurring_job, admitted_recurring_job
 from scheduler_app.windows.editing import add_window
 from tests.notification_server import webhook_of
-from tests.rest_callers import Scope, with_token
+from tests.rest_callers import SPEC, Scope, with_token
 from tests.service_lab import Lab, lab_of_rows
 from tests.shared_rows import shared_rows
 
@@ -93,6 +94,7 @@ def _places(lab: Lab, ada: User, root: User, job: Job) -> dict[str, str]:
         "engines": "local",
         "agents": issue_join_token("attic", trusted=False, actor=root, now=lab.now)[0].name,
         "gpu-types": "a100",
+        "recurring-jobs": str(added_recurring_job(ada).pk),
         "windows": str(added_window(root).pk),
         "teams": "vision",
         "members": lab.user("ben").username,
@@ -119,6 +121,13 @@ def added_window(user: User) -> TimeWindow:
     """Maintenance of a node."""
     times = {"begins_at": timezone.now() + timedelta(days=1), "ends_at": timezone.now() + timedelta(days=2)}
     return add_window({"reason": "fan", "nodes": [Node.objects.get(name="n1")], **times}, actor=user)
+
+
+def added_recurring_job(owner: User) -> RecurringJob:
+    asked = {"schedule": "0 3 * * *", "spec": SPEC | {"name": "nightly"}}
+    recurring = admitted_recurring_job(asked, owner=owner, now=timezone.now())
+    add_recurring_job(recurring)
+    return recurring
 
 
 def stored_code(owner: User) -> str:

@@ -15,7 +15,7 @@ from rest_framework.test import APIClient
 from audit_app.models import AuditEntry
 from jobs_app.errors import NotAccepted
 from jobs_app.invitations import accept_invitation, find_invitation, invite
-from jobs_app.models import ApiToken, Invitation, NotificationTarget, Secret, Team
+from jobs_app.models import ApiToken, Invitation, NotificationTarget, RecurringJob, Secret, Team
 from jobs_app.secrets import set_secret
 from jobs_app.tokens import issue_token
 from tests.identity_provider import CLIENT, SECRET, IdentityProvider, identity_provider
@@ -84,6 +84,7 @@ def test_who_opens_the_invitation_of_another_is_out_when_that_person_comes(
     token = issue_token(user, name="a", scope=ApiToken.Scope.SUBMIT)
     set_secret("HF_TOKEN", "a value of the lead", team=None, actor=user)
     NotificationTarget.objects.create(user=user, kind="webhook", shown="https://a.example", encrypted="a")
+    recurring = RecurringJob.objects.create(owner=user, team=team, name="a", spec={}, schedule="0 3 * * *")
     assert enters(browser)
     found, answer = sign_on(provider)
     assert found == user
@@ -92,8 +93,10 @@ def test_who_opens_the_invitation_of_another_is_out_when_that_person_comes(
     assert not enters(browser)
     assert APIClient(HTTP_AUTHORIZATION=f"Bearer {token}").get("/api/v1/me").status_code == 401
     assert (Secret.objects.count(), NotificationTarget.objects.count()) == (0, 0)
+    recurring.refresh_from_db()
+    assert recurring.paused_at is not None, "it would run in the name of the person"
     (entry,) = AuditEntry.objects.filter(action="person.link")
-    ended = "the password, 1 API token, targets of notifications, secrets"
+    ended = "the password, 1 API token, targets of notifications, secrets, recurring jobs"
     assert (entry.actor, entry.message) == (user, f"ended: {ended}")
     assert ended in str(*get_messages(answer.wsgi_request))
 

@@ -137,7 +137,7 @@ def _ran_s(attempt: Mapping[str, Any]) -> float | None:
 
 
 def _seen(request: SignedInRequest) -> Any:
-    jobs = Job.objects.visible_to(request.user).select_related("team", "owner", "code")
+    jobs = Job.objects.visible_to(request.user).select_related("team", "owner", "code", "recurring")
     return jobs.prefetch_related("attempts__gpu_type", "needs__parent")
 
 

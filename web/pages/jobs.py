@@ -33,6 +33,7 @@ FILTERS = {
     "team": "team",
     "owner": "owner",
     "array": "array",
+    "recurring": "recurring job",
     "tag": "tag",
     "command": "command",
 }

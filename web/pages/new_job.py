@@ -80,7 +80,7 @@ def forecast_job(request: SignedInRequest) -> JsonResponse:
 def _read(request: SignedInRequest) -> tuple[Spec, dict[str, Any]]:
     """The spec as entered on one side, and the content of the other side."""
     if request.POST.get("mode") == "yaml":
-        spec = _parsed(request.POST.get("yaml", ""))
+        spec = parsed_yaml(request.POST.get("yaml", ""))
         return spec, {"fields": fields_of(spec)}
     form = JobForm(request.POST, user=request.user)
     form.is_valid()
@@ -133,7 +133,7 @@ def _template(request: SignedInRequest) -> Spec:
 
 def _clone(request: SignedInRequest, pk: UUID) -> Spec:
     """Spec of the job; with `larger` in the address as one of the larger requests that its page offers."""
-    spec, field = _spec_seen(request, pk), request.GET.get("larger")
+    spec, field = spec_seen(request, pk), request.GET.get("larger")
     if not field:
         return dict(cloned_spec(spec))
     job = get_object_or_404(Job.objects.visible_to(request.user).select_related("team", "code"), pk=pk)
@@ -143,7 +143,7 @@ def _clone(request: SignedInRequest, pk: UUID) -> Spec:
     return dict(cloned_spec(spec, {field: changes[field]}))
 
 
-def _spec_seen(request: SignedInRequest, pk: UUID) -> Mapping[str, Any]:
+def spec_seen(request: SignedInRequest, pk: UUID) -> Mapping[str, Any]:
     """Spec of a job that the user may see, be it in the archive."""
     if job := Job.objects.visible_to(request.user).select_related("team", "code").filter(pk=pk).first():
         return spec_of(job)
@@ -170,7 +170,7 @@ def _from_form(request: SignedInRequest) -> HttpResponse:
 def _from_yaml(request: SignedInRequest, text: str) -> HttpResponse:
     spec: Spec = {}
     try:
-        spec = _parsed(text)
+        spec = parsed_yaml(text)
         if request.POST.get("do") == "form":
             return _page(request, JobForm(initial=fields_of(spec), user=request.user), yaml=text)
         return _submit(request, spec)
@@ -179,7 +179,7 @@ def _from_yaml(request: SignedInRequest, text: str) -> HttpResponse:
         return _page(request, form, yaml=text, mode="yaml", faults=error.faults)
 
 
-def _parsed(text: str) -> Spec:
+def parsed_yaml(text: str) -> Spec:
     spec = parse_yaml(text)
     if not isinstance(spec, Mapping):
         raise InvalidSpec.at("", "not_a_map", "Write one field per line, e.g. gpus: 1")

@@ -8,7 +8,7 @@ import typer
 
 from motley_client.begin_time import SINCE, begin_time_of, deadline_of, since_of
 from motley_client.client import Client
-from motley_client.completion import JobArgument, JobArguments, TeamOption, complete_from, gpu_types
+from motley_client.completion import JobArgument, JobArguments, TeamOption, complete_from, gpu_types, recurring_jobs
 from motley_client.errors import AuthError, Conflict, NotFound
 from motley_client.exit_codes import EXPECTED, report_error
 from motley_client.lookup import array_named, connect, find_job, find_jobs
@@ -67,6 +67,10 @@ def ps(
     array: Annotated[
         str | None, typer.Option(metavar="ARRAY", help="Only tasks of this array, by its id or name.")
     ] = None,
+    recurring: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Only runs of this recurring job.", autocompletion=recurring_jobs),
+    ] = None,
     since: Annotated[
         str | None,
         typer.Option(help=f"Only jobs submitted since, e.g. {SINCE}; without a zone in the zone of this machine."),
@@ -96,6 +100,7 @@ def ps(
         "team": team,
         "gpu_type": gpu_type,
         "tag": tag or [],
+        "recurring": recurring,
         "created_after": since_of(since, now()),
         "page_size": min(limit + 1, 200),
     }

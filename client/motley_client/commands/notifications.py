@@ -31,6 +31,7 @@ class Event(StrEnum):
     JOB_ENDED = "job_ended"
     JOB_FAILED = "job_failed"
     RETRIES_USED = "retries_used"
+    RUN_REFUSED = "run_refused"
     FAILED_SHARE = "failed_share"
     JOB_WAITS = "job_waits"
     NODE_LOST = "node_lost"

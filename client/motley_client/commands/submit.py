@@ -57,7 +57,7 @@ def submit(
 def submit_specs(context: typer.Context, specs: Specs, *, wait: bool, output: Output) -> None:
     """Submit the jobs, with their code, and print them, or wait for their end."""
     with connect(context) as client:
-        resolved = _with_uploaded_code(client, _with_dependency_ids(client, specs), output)
+        resolved = with_uploaded_code(client, _with_dependency_ids(client, specs), output)
         if len(resolved) == 1:
             _follow_up(client, client.submit(resolved[0]), wait=wait, output=output)
         else:
@@ -83,7 +83,7 @@ def clone(
     """Submit a copy of a job with changes. Example: motley clone resnet --gpus 8"""
     with connect(context) as client:
         found = find_job(client, job)
-        (changes,) = _with_uploaded_code(client, [{"team": found["team"], **changes}], output)
+        (changes,) = with_uploaded_code(client, [{"team": found["team"], **changes}], output)
         made = client.clone(found["id"], with_ids(client, changes))
         _follow_up(client, made, wait=wait, output=output)
 
@@ -122,7 +122,7 @@ def _with_dependency_ids(client: Client, specs: Specs) -> Specs:
     return [with_ids(client, spec) for spec in specs]
 
 
-def _with_uploaded_code(client: Client, specs: Specs, output: Output) -> Specs:
+def with_uploaded_code(client: Client, specs: Specs, output: Output) -> Specs:
     """The specs with the digest of the uploaded archive in place of each folder of code."""
     digests: dict[tuple[str, str], str] = {}
     resolved = []

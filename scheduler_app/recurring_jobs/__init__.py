@@ -1,0 +1,1 @@
+"""Recurring jobs: written and changed by users, submitted by the scheduler at the due times of their schedules."""
