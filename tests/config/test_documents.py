@@ -14,6 +14,17 @@ MODULE = re.compile(
 )
 
 
+def test_the_readme_is_short():
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 120
+    assert [line for line in lines if len(line) > 160] == []
+
+
+def test_decisions_are_short():
+    lengths = {path.name: len(path.read_text().splitlines()) for path in (ROOT / "docs" / "decisions").glob("0*.md")}
+    assert {name: lines for name, lines in lengths.items() if lines > 40} == {}
+
+
 def test_links_lead_to_files():
     links = [(path, link) for path in DOCUMENTS for link in LINK.findall(path.read_text())]
     assert [(str(path.relative_to(ROOT)), link) for path, link in links if not (path.parent / link).exists()] == []
