@@ -41,6 +41,7 @@ _COLUMNS: dict[str, Column] = {
     "locked": Column("m", np.bool_),
     "unlock_s": Column("m", least=0, finite=False, default=np.inf),
     "deadline_s": Column("m", finite=False, default=np.inf),
+    "limit_s": Column("m", least=0, finite=False, default=np.inf),
     "price_per_gpu_hour": Column("n", least=0),
     "team": Column("m", np.int64),
     "array_others_gpu_s": Column("m", least=0, finite=False),
@@ -163,6 +164,7 @@ class Problem:
     locked : (m,) bool, the job keeps what it holds this round.
     unlock_s : (m,) float, seconds until its lock ends; inf: never.
     deadline_s : (m,) float, seconds from now, negative when missed; inf: none.
+    limit_s : (m,) float, seconds of running that the job's time limit leaves; inf: it has none.
     price_per_gpu_hour : (n,) float, >= 0.
     team : (m,) int, any labels.
     array_others_gpu_s : (m,) float, GPU-seconds on smallest gangs of average GPUs that are left of the other tasks of
@@ -203,6 +205,7 @@ class Problem:
     locked: Bools
     unlock_s: Floats
     deadline_s: Floats
+    limit_s: Floats
     price_per_gpu_hour: Floats
     team: Ints
     array_others_gpu_s: Floats

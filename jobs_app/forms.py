@@ -2,8 +2,9 @@
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from django import forms
@@ -17,7 +18,7 @@ from jobs_app.errors import InvalidSpec
 from jobs_app.models import ApiToken, JobDependency, Team
 from jobs_app.models.secret import IS_NAME
 from jobs_app.secrets import LEAST_CHARACTERS, MOST_BYTES
-from jobs_app.submission.conversion import parse_yaml, write_yaml
+from jobs_app.submission.conversion import parse_spec, parse_yaml, write_yaml
 from jobs_app.submission.spec import JobSpec
 from jobs_app.teams import LIMITS_OF_LEADS
 from web.rest.errors import Fault
@@ -143,13 +144,28 @@ class JobForm(forms.Form):
         _choices(self, "mounts").choices = [(name, name) for name in names]
 
     def written(self) -> dict[str, Any]:
-        """Spec from the fields; raises `InvalidSpec` if the YAML is not valid."""
+        """Spec from the fields; raises `InvalidSpec` with all faults if one cannot be read."""
+        data, plain = self.cleaned_data, self._plain()
+        given = [name for name in PAIRS if data[name].strip()]
+        readers: dict[str, Callable[[], Any]] = {name: partial(pairs_of, data[name], name) for name in given}
+        read, faults = values_and_faults(readers | {"more": self._more})
+        more = read.pop("more", {})
+        spec = plain | read
+        if twice := [name for name in more if spec.get(name) and spec[name] != more[name]]:
+            text = f"{', '.join(twice)} is a field of its own above, with another value: leave it out in one of them."
+            faults.append(Fault(pointer="/more", code="given_twice", detail=text))
+        spec |= more
+        if faults:
+            raise InvalidSpec([*faults, *_faults_of(spec)])
+        return {name: spec[name] for name in sorted(spec, key=_place)}
+
+    def _plain(self) -> dict[str, Any]:
+        """What the fields with a plain value say."""
         data = self.cleaned_data
         spec: dict[str, Any] = {name: data[name].strip() for name in TEXTS if data[name].strip()}
         spec |= {name: number_or_text(data[name]) for name in WHOLE_NUMBERS if data[name].strip()}
         spec |= _size(data)
         spec |= {name: data[name] for name in LISTS if data[name]}
-        spec |= {name: pairs_of(data[name], name) for name in PAIRS if data[name].strip()}
         spec |= {name: _time_with_zone(data[name]) for name in TIMES if data[name].strip()}
         if data["weight"].strip():
             spec["weight"] = _number(data["weight"])
@@ -161,12 +177,7 @@ class JobForm(forms.Form):
             spec["checkpoint"] = checkpoint
         if data["not_preemptible"]:
             spec["preemptible"] = False
-        more = self._more()
-        if twice := [name for name in more if spec.get(name) and spec[name] != more[name]]:
-            text = f"{', '.join(twice)} is a field of its own above, with another value: leave it out in one of them."
-            raise InvalidSpec.at("/more", "given_twice", text)
-        spec |= more
-        return {name: spec[name] for name in sorted(spec, key=_place)}
+        return spec
 
     def _more(self) -> dict[str, Any]:
         if not self.cleaned_data["more"].strip():
@@ -181,6 +192,15 @@ class JobForm(forms.Form):
         for fault in faults:
             name = field_of(fault["pointer"])
             self.add_error(name if name in self.fields else "more", fault["detail"])
+
+
+def _faults_of(spec: Mapping[str, Any]) -> Iterable[Fault]:
+    """Faults of a spec beside those of fields that could not be read; needs are named, and read later."""
+    try:
+        parse_spec({name: value for name, value in spec.items() if name != "after"})
+    except InvalidSpec as error:
+        return error.faults
+    return ()
 
 
 def field_of(pointer: str) -> str:
@@ -267,13 +287,28 @@ def gpus_of(least: str, most: str) -> Any:
 
 
 def pairs_of(text: str, field: str) -> dict[str, str]:
-    """Map from lines `name=value`; raises `InvalidSpec` with the line that has no name."""
-    lines = [line for line in text.splitlines() if line.strip()]
-    pairs = [line.partition("=") for line in lines]
-    for line, (name, equals, _) in zip(lines, pairs, strict=True):
+    """Map from lines `name=value`; raises `InvalidSpec` with the line that has no name, or one that is there before."""
+    found: dict[str, str] = {}
+    for line in filter(str.strip, text.splitlines()):
+        name, equals, value = line.partition("=")
         if not (name.strip() and equals):
             raise InvalidSpec.at(f"/{field}", "not_a_pair", f"Write one name=value a line, not {line.strip()!r}.")
-    return {name.strip(): value.rstrip("\r") for name, _, value in pairs}
+        if name.strip() in found:
+            raise InvalidSpec.at(f"/{field}", "given_twice", f"{name.strip()} is there twice: leave one line out.")
+        found[name.strip()] = value.rstrip("\r")
+    return found
+
+
+def values_and_faults(readers: Mapping[str, Callable[[], Any]]) -> tuple[dict[str, Any], list[Fault]]:
+    """What each field reads as, and the faults of those that do not read: all of them, not the first."""
+    found: dict[str, Any] = {}
+    faults: list[Fault] = []
+    for name, read in readers.items():
+        try:
+            found[name] = read()
+        except InvalidSpec as error:
+            faults += error.faults
+    return found, faults
 
 
 def lines_of(pairs: Mapping[str, str]) -> str:

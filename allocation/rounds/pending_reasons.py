@@ -64,11 +64,15 @@ class PendingReason:
 
 
 class Holder(NamedTuple):
-    """A row that gets GPUs of a type in the round; left_s is how long it still runs there, infinite: not known."""
+    """A row that gets GPUs of a type in the round.
+
+    left_s is how long it still runs there, infinite: not known; limit_s is what its time limit leaves, infinite: none.
+    """
 
     row: int
     gpus: int
     left_s: float
+    limit_s: float = np.inf
 
 
 @dataclass(frozen=True)
@@ -189,7 +193,8 @@ class _PlannedRound:
         left_s = problem.remaining_steps[rows] / np.maximum(problem.rate[rows, columns], LEAST_RATE)
         kept_s = np.where(runs, 0.0 if keeps_s is None else keeps_s[rows], 0.0)
         other = kept_s <= 0
-        told = zip(rows[:MOST_HOLDERS].tolist(), gpus.tolist(), left_s.tolist(), strict=False)
+        limit_s = problem.limit_s[rows]
+        told = zip(rows[:MOST_HOLDERS].tolist(), gpus.tolist(), left_s.tolist(), limit_s.tolist(), strict=False)
         return Holders(
             jobs=len(rows),
             gpus=int(gpus.sum()),

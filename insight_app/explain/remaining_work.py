@@ -1,7 +1,7 @@
 """Remaining running time of a job: from declared or reported steps, from its array, or from ended jobs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from accounting_app.durations.array_samples import read_array_samples
@@ -38,11 +38,28 @@ class RemainingWork:
 
 
 def remaining_work(job: Job, attempts: Sequence[Attempt], now: datetime) -> RemainingWork | None:
-    """Remaining running time of an unfinished job; None if it cannot be estimated."""
+    """Remaining running time of an unfinished job, at most what its time limit leaves; None: it is not known."""
     if job.is_final:
         return None
-    forecast = DurationForecast.objects.filter(pk=job.pk).first()
     live = next((attempt for attempt in reversed(attempts) if attempt.state != Attempt.State.ENDED), None)
+    found = _estimated(job, attempts, live, now)
+    if found is None or job.time_limit_s is None:
+        return found
+    return _at_most(found, max(job.time_limit_s - job.ran_s - (live.ran_s(now) if live else 0.0), 0.0))
+
+
+def _at_most(found: RemainingWork, limit_s: float) -> RemainingWork:
+    """The estimate, bounded by the time that the job may still run."""
+    if found.most_seconds <= limit_s:
+        return found
+    seconds, least_s = min(found.seconds, limit_s), min(found.least_seconds, limit_s)
+    detail = f"{found.detail}; its time limit stops it then" if found.seconds > limit_s else found.detail
+    return replace(found, seconds=seconds, least_seconds=least_s, most_seconds=limit_s, detail=detail)
+
+
+def _estimated(job: Job, attempts: Sequence[Attempt], live: Attempt | None, now: datetime) -> RemainingWork | None:
+    """Remaining running time, whatever the time limit."""
+    forecast = DurationForecast.objects.filter(pk=job.pk).first()
     if job.steps_in_all:
         return _of_steps(job, job.steps_in_all, live, forecast)
     gpus = forecast.gpus if forecast else job.gpus_min

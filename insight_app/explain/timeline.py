@@ -4,10 +4,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
+from itertools import pairwise
 
-from jobs_app.models import Attempt, Job
+from jobs_app.models import Attempt, Job, JobEvent
 
 CAUSES = {
+    "deferred": "waiting for its begin time",
+    "held": "held by a person, and not placed until released",
     "queued": "waiting to be placed",
     "starting": "processes start, where needed after others have left its GPUs",
     "running": "processes run",
@@ -82,7 +85,15 @@ class Restarts:
     lost_gpu_s: float
 
 
-def state_spans(job: Job, attempts: Sequence[Attempt], now: datetime) -> list[StateSpan]:
+@dataclass(frozen=True)
+class Hold:
+    """A time in which a job was held; it may go on."""
+
+    start: datetime
+    end: datetime | None = None
+
+
+def state_spans(job: Job, attempts: Sequence[Attempt], now: datetime, holds: Sequence[Hold] = ()) -> list[StateSpan]:
     """Consecutive spans from submission to the end, or to now."""
     end = job.finished_at or now
     spans: list[StateSpan] = []
@@ -92,7 +103,61 @@ def state_spans(job: Job, attempts: Sequence[Attempt], now: datetime) -> list[St
         if until > at:
             spans.append(StateSpan(state, at, until, number))
             at = until
-    return spans
+    return [part for span in spans for part in _causes_of_wait(span, job, holds, is_last=span is spans[-1])]
+
+
+def _causes_of_wait(span: StateSpan, job: Job, holds: Sequence[Hold], *, is_last: bool) -> Iterator[StateSpan]:
+    """A wait in parts: until its begin time, while held, and else in the queue.
+
+    A begin time after a start that came before it was set later, and did not hold for that wait.
+    """
+    begin = job.begin_time if job.begin_time and (is_last or job.begin_time <= span.end) else span.start
+    bounds = {begin, *(moment for hold in holds for moment in (hold.start, hold.end) if moment)}
+    cuts = sorted(at for at in bounds if span.start < at < span.end) if span.state == "queued" else []
+    for start, end in pairwise([span.start, *cuts, span.end]):
+        yield replace(span, state=_state_of_wait(span, start, begin, holds), start=start, end=end)
+
+
+def _state_of_wait(span: StateSpan, at: datetime, begin: datetime, holds: Iterable[Hold]) -> str:
+    if span.state != "queued":
+        return span.state
+    if any(hold.start <= at and (hold.end is None or at < hold.end) for hold in holds):
+        return "held"
+    return "deferred" if at < begin else "queued"
+
+
+def waited_s(job: Job, spans: Iterable[StateSpan], now: datetime) -> float:
+    """Seconds from its arrival to its first start, without those in which it was held."""
+    until = job.started_at or job.finished_at or now
+    held = [span for span in spans if span.state == "held" and span.start < until and span.end > job.arrived_at]
+    held_s = sum((min(span.end, until) - max(span.start, job.arrived_at)).total_seconds() for span in held)
+    return max(job.waited_s(now) - held_s, 0.0)
+
+
+def holds_of(job: Job, attempts: Sequence[Attempt], events: Iterable[tuple[str, datetime]]) -> list[Hold]:
+    """Times in which the job was held, from its events; one that was stopped to be held is so since it was back."""
+    holds: list[Hold] = []
+    since: datetime | None = None
+    for kind, at in events:
+        if kind == JobEvent.Kind.HELD:
+            since = since or at
+        elif start := since or _back_in_queue(attempts, at):
+            holds.append(Hold(start, at))
+            since = None
+    if job.held:
+        holds.append(Hold(since or job.queued_at))
+    return holds
+
+
+def _back_in_queue(attempts: Sequence[Attempt], at: datetime) -> datetime | None:
+    """The end of the last attempt before that time; None where one was under way."""
+    begun = [attempt for attempt in attempts if attempt.claimed_at <= at]
+    ends = [attempt.ended_at for attempt in begun if attempt.ended_at and attempt.ended_at <= at]
+    return max(ends) if ends and len(ends) == len(begun) else None
+
+
+HOLDS = (JobEvent.Kind.HELD, JobEvent.Kind.RELEASED)
+"""Kinds of the events from which holds are read."""
 
 
 def _state_ends(attempts: Iterable[Attempt], end: datetime) -> Iterator[tuple[str, datetime, int]]:

@@ -16,7 +16,7 @@ from accounting_app.fairness.budgets import read_budgets, used_up
 from allocation.gangs import fewest_nodes, fewest_uneven_nodes, servable_gpus
 from allocation.plan_round import Plan
 from allocation.rounds.pending_reasons import left_on_nodes
-from jobs_app.models import Job, Reason
+from jobs_app.models import Job, JobDependency
 from jobs_app.models.job import begin_time_text
 from jobs_app.models.team import MOST_WEIGHT
 from scheduler_app.models import PolicySetting
@@ -90,17 +90,25 @@ def _state_text(state: Job.State) -> str:
 
 
 def _why_not_considered(job: Job, now: datetime) -> str:
-    """Why no round considers the job now."""
-    if job.held:
-        return "The job is held: release it."
+    """Why no round considers the job now, every reason."""
+    causes = ["The job is held: release it."] if job.held else []
+    waits = JobDependency.objects.filter(child=job).unmet().exists()
     if job.begin_time and job.begin_time > now:
-        return f"{begin_time_text(job.begin_time)} Change or remove that time, and it is considered before."
+        text = begin_time_text(job.begin_time)
+        causes.append(text if waits else f"{text} Change or remove that time, and it is considered before.")
+    if waits:
+        causes.append(f"{'It also' if causes else 'The job'} waits for other jobs; no change would start it.")
+    return " ".join(causes) or _why_left_out(job, now)
+
+
+def _why_left_out(job: Job, now: datetime) -> str:
+    """Why rounds leave out a job that is neither held nor waits for a time or a job."""
     if str(job.pk) in set_aside_at(Kind.JOB, now):
         return "The scheduler failed on the job and leaves it out of rounds for a while; the error is its reason."
     budget = used_up(read_budgets(now, [job.team_id])).get(job.team_id)
-    if budget and job.reason != Reason.DEPENDENCY:
+    if budget:
         return f"{budget.why_jobs_wait} No change of this job would start it before; a larger budget would."
-    return "The job waits for other jobs; no change would start it."
+    return "No round considers the job at the moment: it pauses after an end, and is considered once that is over."
 
 
 _FOUND = "Each change was tested by planning the next round with it, in the current state of the cluster."
@@ -293,11 +301,16 @@ def _at_whose_cost(before: PlannedRound, after: PlannedRound, job: Job) -> str:
     if not losers:
         return "no other job would be stopped or start later in that round"
     known = names_of(sorted(losers)[:MOST_NAMED])
-    mine = [one.name for one in known.values() if one.team_id == job.team_id]
+    mine = sorted(one.name for one in known.values() if one.team_id == job.team_id)
     others = Counter(one.team for one in known.values() if one.team_id != job.team_id)
     named = mine + [f"{count} job{'s' * (count > 1)} of team {team}" for team, count in others.items()]
     more = f" and {len(losers) - MOST_NAMED} more" if len(losers) > MOST_NAMED else ""
-    return f"{', '.join(named)}{more} would wait for it"
+    listed = f"{', '.join(named)}{more}" if more else _joined(named)
+    return f"{listed} would wait for it"
+
+
+def _joined(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def _sufficient_weight(what_if: WhatIf, most: float) -> float | None:

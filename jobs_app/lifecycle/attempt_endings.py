@@ -16,6 +16,7 @@ from jobs_app.lifecycle.attempt_outcome import Ending, Verdict, judge
 from jobs_app.measurement.counters import Count, tally
 from jobs_app.models import Attempt, Job, JobEvent, Metric, Reason
 from jobs_app.models.attempt import STOPPED
+from jobs_app.models.job import held_text
 from jobs_app.notifications.outbox import announce_ends
 
 State = Attempt.State
@@ -240,6 +241,8 @@ def _move_on(one: Ended) -> None:
     job.held = job.hold_next and not final
     job.state, job.hold_next = verdict.state, False
     job.reason = Reason.HELD if job.held else verdict.reason or ""
+    if job.held:
+        job.message = held_text(str(job), one.text.removeprefix("held").strip() if one.text.startswith("held") else "")
     job.exit_code = one.end.exit_code if final else None
     job.finished_at = one.end.ended_at if final else None
     job.queued_at = job.queued_at if final else one.end.ended_at

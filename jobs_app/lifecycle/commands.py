@@ -1,6 +1,6 @@
 """Commands of users on submitted jobs: cancel, hold, release, requeue, change."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,9 +13,11 @@ from jobs_app.errors import Conflict, InvalidSpec, JobIsFinished, JobIsNotHeld
 from jobs_app.lifecycle.attempts import lock_job, record, stop_attempt_of
 from jobs_app.measurement.counters import Count, tally
 from jobs_app.models import Attempt, Job, JobEvent, JobTag, Metric, Reason
+from jobs_app.models.job import held_text
 from jobs_app.notifications.outbox import announce_ends
 from jobs_app.submission.admission import note_of_weight, weight_faults
 from jobs_app.submission.changing import COLUMNS as REQUEST_COLUMNS
+from jobs_app.submission.spec import order_fault
 
 State = Job.State
 StopReason = Attempt.StopReason
@@ -23,6 +25,9 @@ Kind = JobEvent.Kind
 
 DESCRIPTIVE = {"name", "tags"}
 """Columns that may be changed after the job has finished: they have no effect on scheduling."""
+
+TIMES = {"begin_time", "deadline"}
+SIZE = {"gpus_min", "gpus_max"}
 
 
 def cancel_job(job: Job, *, actor: User | None, because: str = "") -> None:
@@ -43,7 +48,7 @@ def hold_job(job: Job, *, actor: User | None) -> None:
         lock_job(job.pk)
         _note("hold", job, actor)
         queued = Job.objects.filter(pk=job.pk, state=State.QUEUED)
-        if queued.update(held=True, reason=Reason.HELD, message=_by(actor), reasons=[]):
+        if queued.update(held=True, reason=Reason.HELD, message=held_text(str(job), _by(actor)), reasons=[]):
             record(job, Kind.HELD, _by(actor), actor=actor)
             return
         Job.objects.filter(pk=job.pk, state__in=Job.ACTIVE).update(hold_next=True)
@@ -83,6 +88,8 @@ def change_job(job: Job, asked: Mapping[str, Any], *, actor: User, administrator
             raise Conflict("Only a job that waits in the queue has a begin time to change: requeue it first.")
         if REQUEST_COLUMNS.keys() & asked.keys() and found.state != State.QUEUED:
             raise Conflict("The job has started in the meantime: what it requests is changed while it waits.")
+        if TIMES & asked.keys() and (fault := order_fault(**_times(found, asked))):
+            raise InvalidSpec.at("/deadline", "invalid", fault)
         if faults := list(weight_faults(asked.get("weight", 0.0), found.team, administrator=administrator)):
             raise InvalidSpec(faults)
         changes = {column: value for column, value in asked.items() if getattr(found, column) != value}
@@ -90,11 +97,14 @@ def change_job(job: Job, asked: Mapping[str, Any], *, actor: User, administrator
             _change(found, changes, actor)
 
 
+def _times(job: Job, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Begin and deadline with the change."""
+    return {"begin": asked.get("begin_time", job.begin_time), "deadline": asked.get("deadline", job.deadline)}
+
+
 def _change(job: Job, changes: Mapping[str, Any], actor: User) -> None:
     """Write the changes and an event; call it under the job's lock."""
-    words = [
-        f"{column.removesuffix('_s')} {_word(getattr(job, column))} → {_word(changes[column])}" for column in changes
-    ]
+    words = list(_changed_values(job, changes))
     words += [text for text in [note_of_weight(changes.get("weight", 0), job.team)] if text]
     Job.objects.filter(pk=job.pk).update(**changes)
     if "tags" in changes:
@@ -102,6 +112,20 @@ def _change(job: Job, changes: Mapping[str, Any], actor: User) -> None:
         JobTag.objects.bulk_create(JobTag.rows_of(job.pk, changes["tags"]))
     record(job, Kind.CHANGED, "; ".join(words), actor=actor)
     _note("change", job, actor, "; ".join(words))
+
+
+def _changed_values(job: Job, changes: Mapping[str, Any]) -> Iterator[str]:
+    """Each value before and after; the fewest and the most GPUs are one."""
+    if SIZE & changes.keys():
+        before = job.gpus_min, job.gpus_max
+        after = changes.get("gpus_min", job.gpus_min), changes.get("gpus_max", job.gpus_max)
+        yield f"GPUs {_range(*before)} → {_range(*after)}"
+    for column in (name for name in changes if name not in SIZE):
+        yield f"{column.removesuffix('_s')} {_word(getattr(job, column))} → {_word(changes[column])}"
+
+
+def _range(least: int, most: int) -> str:
+    return f"{least}" if least == most else f"{least} to {most}"
 
 
 def _finish_queued(job: Job, reason: Reason, *, message: str, actor: User | None) -> bool:

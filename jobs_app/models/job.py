@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from shlex import quote
 from typing import Any
 from uuid import UUID
 
@@ -97,6 +98,12 @@ class JobArray(models.Model):
 
 LONGEST_PAUSE = timedelta(minutes=5)
 """Between two attempts of a job."""
+
+
+def held_text(job: str, by: str = "") -> str:
+    """Who holds the job of this name, and how it is released."""
+    who = f"Held {by}" if by else "Held"
+    return f"{who}; release it with `motley release {quote(job)}`, or on its page."[:500]
 
 
 def begin_time_text(begin_time: datetime) -> str:

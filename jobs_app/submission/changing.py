@@ -5,11 +5,12 @@ from typing import Any
 
 from django.contrib.auth.models import User
 
-from jobs_app.errors import Conflict, NotTheOwner
+from jobs_app.errors import Conflict, InvalidSpec, NotTheOwner
 from jobs_app.models import Job
 from jobs_app.submission.admission import Admission, ParsedSpec, default_workload
 from jobs_app.submission.conversion import IN_REPLICAS, parse_change, parse_spec, spec_of
 from jobs_app.submission.spec import JobChange
+from web.rest.errors import Fault
 
 REQUEST = tuple(JobChange.OF_QUEUED)
 """Fields of a spec that may be changed while the job waits in the queue."""
@@ -34,7 +35,12 @@ NOT_OF_REQUEST = {"after", "begin_time", "deadline", "weight"}
 
 def read_change(job: Job, data: Any, *, actor: User, administrator: bool = False) -> dict[str, Any]:
     """Validate the change of a job and return columns of `Job`; raise `InvalidSpec` with every fault."""
-    columns = parse_change(data)
+    try:
+        columns = parse_change(data)
+    except InvalidSpec as error:
+        may = job.state == Job.State.QUEUED and (administrator or actor.pk == job.owner_id)
+        more = _further_faults(job, data, error, administrator=administrator) if may else []
+        raise InvalidSpec([*error.faults, *more]) from None
     asked = {name: data[name] for name in REQUEST if name in data}
     if not asked:
         return columns
@@ -43,7 +49,23 @@ def read_change(job: Job, data: Any, *, actor: User, administrator: bool = False
     if actor.pk != job.owner_id and not administrator:
         raise NotTheOwner(job.owner.get_username())
     kept = {name: value for name, value in columns.items() if name not in COLUMNS}
-    return kept | _requested(job, asked, administrator=administrator)
+    try:
+        return kept | _requested(job, asked, administrator=administrator)
+    except InvalidSpec as error:
+        raise InvalidSpec([*error.faults, *_further_faults(job, asked, error, administrator=administrator)]) from None
+
+
+def _further_faults(job: Job, data: Any, first: InvalidSpec, *, administrator: bool) -> list[Fault]:
+    """Faults of what the job would request without the fields at fault: validation and admission stop at theirs."""
+    wrong = {fault["pointer"].split("/")[1] for fault in first.faults if "/" in fault["pointer"]}
+    asked = {name: data[name] for name in REQUEST if isinstance(data, Mapping) and name in data and name not in wrong}
+    if not asked or asked.keys() == data.keys():
+        return []
+    try:
+        _requested(job, asked, administrator=administrator)
+    except InvalidSpec as error:
+        return [*error.faults, *_further_faults(job, asked, error, administrator=administrator)]
+    return []
 
 
 def _requested(job: Job, asked: Mapping[str, Any], *, administrator: bool) -> dict[str, Any]:

@@ -37,11 +37,11 @@ def _with_id(need: Any, owner: User) -> Any:
     typed = need.get("job") if isinstance(need, Mapping) else None
     if not isinstance(typed, str) or not typed or _is_id(typed):
         return need
-    return {**need, "job": str(_job_named(typed, owner).pk)}
+    return {**need, "job": str(job_named(typed, owner).pk)}
 
 
-def _job_named(typed: str, owner: User) -> Job:
-    """The only job of this name that the user may see, or of several the only unfinished one."""
+def job_named(typed: str, owner: User) -> Job:
+    """The only job of this name that the user may see, or of several the only unfinished one; else `LookupError`."""
     task = TASK.fullmatch(typed)
     by_name = {"name": task[1], "array_index": int(task[2])} if task else {"name": typed}
     jobs = Job.objects.visible_to(owner).filter(**by_name).select_related("array")

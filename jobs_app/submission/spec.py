@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
@@ -218,6 +219,8 @@ class JobSpec(Strict):
             raise serializers.ValidationError({"sensitivity": [fault]})
         if fault := _batch_fault(attrs):
             raise serializers.ValidationError({"batch_size": {"max": [fault]}})
+        if fault := order_fault(attrs.get("begin_time"), attrs.get("deadline")):
+            raise serializers.ValidationError({"deadline": [fault]})
         if "rates" in attrs:
             replica, replicas = _replicas(attrs)
             attrs["rates"] = {
@@ -225,6 +228,13 @@ class JobSpec(Strict):
                 for kind, by in attrs["rates"].items()
             }
         return attrs
+
+
+def order_fault(begin: datetime | None, deadline: datetime | None) -> str:
+    """Fault of a deadline that comes before the job may begin."""
+    if begin is None or deadline is None or deadline > begin:
+        return ""
+    return f"The job begins at {begin.astimezone(UTC):%F %H:%M} UTC at the earliest: give a deadline after that."
 
 
 def _size_faults(data: Mapping[Any, Any]) -> dict[str, Any]:

@@ -58,6 +58,7 @@ COLUMNS = {
     "most_replicas": "the most replicas that jobs of its workload ever ran with",
     "locked": "jobs that keep their GPUs in this round",
     "deadline_s": "time to the deadline of each job, s",
+    "limit_s": "time that each job may still run by its time limit, s",
     "price_per_gpu_hour": "price of each GPU type per hour",
     "array_others_gpu_s": "GPU time that is left of the other tasks of the job's array, s",
     "pilot": "tasks that tell how long their array's take",

@@ -62,9 +62,7 @@ def stays_of(snapshot: Snapshot, jobs: Sequence[JobRow], min_run_s: float, check
 
     And so long before a window as they would be stopped to save their work: none is to be stopped just before its end.
     """
-    problem, held_s = snapshot.problem, snapshot.problem.held_s
-    limit_s = [np.inf if job.time_limit_s is None else job.time_limit_s - job.ran_s for job in jobs]
-    left_s = np.maximum(np.array(limit_s, dtype=float) - held_s, 0)[:, None]
+    problem, left_s = snapshot.problem, snapshot.problem.limit_s[:, None]
     saving = [time_to_save(job.grace_s, checkpoint_s.get(job.id)).total_seconds() for job in jobs]
     saving_s = np.array(saving, dtype=float)
     length_s = np.where(np.isfinite(left_s), left_s, _forecast_s(snapshot, jobs)) + saving_s[:, None]

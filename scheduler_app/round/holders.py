@@ -46,8 +46,14 @@ def _named(holder: Holder, row: int, snapshot: Snapshot, names: Mapping[str, Job
     known = names.get(snapshot.jobs[holder.row])
     name = known.shown_to(int(snapshot.problem.team[row])) if known else "another job"
     gpus = f"{holder.gpus} GPU{'s' * (holder.gpus != 1)}"
-    left = f"about {_time(holder.left_s)} left" if isfinite(holder.left_s) else "its end is not known"
-    return f"{name} ({gpus}, {left})"
+    return f"{name} ({gpus}, {_left(holder)})"
+
+
+def _left(holder: Holder) -> str:
+    """How long it still runs: as estimated, or at most what its time limit leaves, where that is less."""
+    if holder.limit_s < holder.left_s:
+        return f"at most {_time(holder.limit_s)} left"
+    return f"about {_time(holder.left_s)} left" if isfinite(holder.left_s) else "its end is not known"
 
 
 def _why_kept(holders: Holders) -> str:

@@ -3,6 +3,7 @@
 A sentence may name another team's job, but shows its team in place of its name.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from math import isclose
@@ -29,6 +30,8 @@ SAME = 1e-5
 """Relative difference below which two priorities are shown as equal."""
 ReasonText = dict[str, Any]
 """`{code, detail, numbers}`, as in answers and in `Job.reasons`; `figures`, of an optimiser, are words beside these."""
+BEFORE_ROUNDS = [ReasonCode.SET_ASIDE, ReasonCode.DEPENDENCY, ReasonCode.BEGIN_TIME, ReasonCode.BUDGET]
+"""Reasons for which no round considers a job, in the order in which they are told."""
 ReasonsByRow = Mapping[int, Sequence[PendingReason]]
 """By row."""
 
@@ -53,6 +56,20 @@ def reason_texts(snapshot: Snapshot, left: ReasonsByRow, names: Mapping[str, Job
         snapshot.jobs[row]: _merge_short_types([_reason_text(reason, row, snapshot, names) for reason in reasons])
         for row, reasons in left.items()
     }
+
+
+def joined_reasons(*parts: Mapping[str, list[ReasonText]]) -> dict[str, list[ReasonText]]:
+    """All the reasons of each job: what must come first is the headline, the rest in the order of these parts."""
+    found: dict[str, list[ReasonText]] = defaultdict(list)
+    for part in parts:
+        for job, reasons in part.items():
+            found[job] += reasons
+    return {job: sorted(reasons, key=_is_later) for job, reasons in found.items()}
+
+
+def _is_later(reason: ReasonText) -> int:
+    """Place among the reasons that hold until something else has happened; those of a round come after them."""
+    return BEFORE_ROUNDS.index(reason["code"]) if reason["code"] in BEFORE_ROUNDS else len(BEFORE_ROUNDS)
 
 
 def rivals_named(snapshot: Snapshot, left: ReasonsByRow) -> set[str]:
@@ -169,12 +186,20 @@ def _sentence_of(reason: PendingReason) -> str:
     if reason.code == ReasonCode.OUTBID:
         return _sentence_of_outbid(reason.numbers)
     if reason.code == ReasonCode.AWAITING_RELEASE and "left" in reason.numbers:
-        return NEXT_TO_START
+        return _sentence_of_next(reason.numbers)
     if reason.code == ReasonCode.QUOTA and "quota" in reason.numbers:
         return _sentence_of_type_quota(reason)
     if reason.code == ReasonCode.FRAGMENTED:
         return _sentence_of_fragments(reason.numbers)
     return SENTENCES.get(reason.code, SENTENCES[ReasonCode.NEXT_ROUND])
+
+
+def _sentence_of_next(numbers: Mapping[str, float]) -> str:
+    """How many of the GPUs that the job needs are kept for it already."""
+    if numbers["left"]:
+        one = numbers["left"] == 1
+        return NEXT_TO_START.replace("{are}", "is" if one else "are").replace("{them}", "it" if one else "them")
+    return NEXT_OF_ONE if numbers["needed"] == 1 else NEXT_WITHOUT_ANY
 
 
 def _sentence_of_type_quota(reason: PendingReason) -> str:
@@ -247,9 +272,14 @@ BORROWED = (
     "back once their minimum run times and leases are over."
 )
 NEXT_TO_START = (
-    "It is the next to start on {gpu_type}: of the {needed} that it needs {left} are kept for it, and no other job "
-    "starts on them."
+    "It is the next to start on {gpu_type}: of the {needed} that it needs {left} {are} kept for it, and no other job "
+    "starts on {them}."
 )
+NEXT_WITHOUT_ANY = (
+    "It is the next to start on {gpu_type}: none of the {needed} that it needs is free yet, and those that become free "
+    "are kept for it."
+)
+NEXT_OF_ONE = "It is the next to start on {gpu_type}: the one that it needs is not free yet, and is kept for it then."
 KEPT_FOR_ANOTHER = (
     "{left} {gpu_type} are idle, but kept for {rival}: it has waited for long, compared with the time that it takes, "
     "and starts once it has all its GPUs."

@@ -41,6 +41,7 @@ from scheduler_app.round.lease import open_round
 from scheduler_app.round.measuring import Measuring, read_trials, starts_any, with_measurement
 from scheduler_app.round.quotas import quota_uses
 from scheduler_app.round.reason_texts import (
+    joined_reasons,
     names_of,
     reason_texts,
     reason_texts_of_begin_times,
@@ -317,11 +318,13 @@ def _shares_since(now: datetime, setting: PolicySetting, *, changed: bool) -> da
 
 def _reasons(snapshot: Snapshot, plan: Plan, left_out: LeftOut, rows: InputRows) -> dict[str, list[dict[str, Any]]]:
     nodes = inventory() if left_out.cannot_run else []
-    words = reason_texts_of_begin_times(rows.begin_times)
-    words |= reason_texts_of_budgets(rows.over_budget)
-    words |= reason_texts_of_left_out(left_out, rows.waiting_for, nodes, missing=rows.missing_storage)
     left = reasons_of(snapshot, plan)
-    return words | reason_texts(snapshot, left, names_of(rivals_named(snapshot, left)))
+    return joined_reasons(
+        reason_texts_of_begin_times(rows.begin_times),
+        reason_texts_of_budgets(rows.over_budget),
+        reason_texts_of_left_out(left_out, rows.waiting_for, nodes, missing=rows.missing_storage),
+        reason_texts(snapshot, left, names_of(rivals_named(snapshot, left))),
+    )
 
 
 def _fill(record: Round, snapshot: Snapshot, plan: Plan) -> None:

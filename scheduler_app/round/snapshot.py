@@ -198,6 +198,7 @@ def _problem(
         restart_s=np.array([job.restore_s for job in jobs], dtype=float),
         restarts=np.array([max(job.attempt_count - 1, 0) for job in jobs], dtype=np.int64),
         deadline_s=np.array(deadline_s, dtype=float),
+        limit_s=_limit_s(jobs, held_s),
         price_per_gpu_hour=np.array([float(row.price_per_hour) for row in rows.types]),
         team=np.array([job.team_id for job in jobs], dtype=np.int64),
         array_others_gpu_s=arrays.others_gpu_s,
@@ -234,6 +235,13 @@ def _held_s(service: InService, jobs: Sequence[JobRow], now: datetime) -> Floats
     running = [service.attempt_of.get(job.id) for job in jobs]
     started = [attempt.started_at if attempt else None for attempt in running]
     return np.array([max((now - start).total_seconds(), 0.0) if start else 0.0 for start in started])
+
+
+def _limit_s(jobs: Sequence[JobRow], held_s: Floats) -> Floats:
+    """Seconds (m,) of running that the time limit leaves; infinite: it has none."""
+    limit_s = [np.inf if job.time_limit_s is None else job.time_limit_s - job.ran_s for job in jobs]
+    left_s: Floats = np.maximum(np.array(limit_s, dtype=float) - held_s, 0)
+    return left_s
 
 
 def seconds_worked(

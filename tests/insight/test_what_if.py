@@ -1,12 +1,13 @@
 """What would start a waiting job: what is said is done, and the job starts."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.urls import reverse
 from rest_framework.test import APIClient
 
-from insight_app.explain.what_if import ChangeKind, ProposedChange, WouldStart, what_would_start
+from insight_app.explain.what_if import ChangeKind, ProposedChange, WouldStart, _at_whose_cost, what_would_start
 from jobs_app.lifecycle.commands import cancel_job, change_job, hold_job
 from jobs_app.models import Job
 from jobs_app.submission.conversion import parse_change
@@ -130,6 +131,14 @@ def outweighed(lab: Lab) -> Job:
     Job.objects.filter(pk=light.pk).update(attained_gpu_s=1)
     lab.running(heavy)
     return Job.objects.get(pk=light.pk)
+
+
+def test_jobs_that_would_wait_are_listed_with_and(lab: Lab, outweighed: Job) -> None:
+    many = [lab.submit(name=f"n{n}") for n in range(3)]
+    ids = [frozenset(str(job.pk) for job in many[:count]) for count in (1, 2, 3)]
+    nobody = SimpleNamespace(running=frozenset())
+    told = [_at_whose_cost(SimpleNamespace(running=some), nobody, outweighed) for some in ids]  # type: ignore[arg-type]
+    assert told == ["n0 would wait for it", "n0 and n1 would wait for it", "n0, n1 and n2 would wait for it"]
 
 
 def test_a_weight_that_is_enough_is_named(lab: Lab, outweighed: Job) -> None:

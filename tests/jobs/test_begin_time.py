@@ -42,6 +42,17 @@ def test_a_job_waits_for_its_begin_time_and_names_it(cluster: Lab, later: Job) -
     assert parse_datetime(later.reasons[0]["numbers"]["begin_time"]) == later.begin_time
 
 
+def test_a_job_that_waits_for_another_one_too_names_both(cluster: Lab) -> None:
+    first, at = cluster.submit(name="first"), cluster.now + HOUR
+    job = cluster.submit(begin_time=at.isoformat(), after=[{"job": str(first.pk)}])
+    cluster.decide()
+    assert [one["code"] for one in fresh(job).reasons] == ["dependency", "begin_time"]
+    assert (job.reason, "Waits for first" in job.message) == (Reason.DEPENDENCY, True)
+    told = what_would_start(job, cluster.now).note
+    assert "its begin time" in told
+    assert "waits for other jobs" in told
+
+
 def test_it_runs_once_that_time_has_come(cluster: Lab, later: Job) -> None:
     cluster.round()
     cluster.ahead += HOUR

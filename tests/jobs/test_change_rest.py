@@ -1,5 +1,6 @@
 """Verbs over REST: hold, release, requeue, clone, and changing a job in the state that one has seen."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -286,12 +287,13 @@ def test_a_queued_job_gets_another_command_size_and_environment(cluster: Lab, ad
     event = job.events.last()
     assert event is not None
     assert event.kind == "changed"
-    assert "gpus_max 1 → 2" in event.message
+    assert "GPUs 1 → 1 to 2" in event.message
+    assert "gpus_m" not in event.message
 
 
 def test_what_a_submission_would_refuse_a_change_is_refused_too(cluster: Lab, ada: APIClient, queued: Job) -> None:
     answer = change(ada, queued, gpus=5000, env={"MOTLEY_X": "1"})
-    assert faults_of(answer) == [("/env/MOTLEY_X", "invalid")]
+    assert [pointer for pointer, _ in faults_of(answer)] == ["/env/MOTLEY_X", "/gpus"], "of every field"
     assert [pointer for pointer, _ in faults_of(change(ada, queued, gpus=5000))] == ["/gpus"]
     assert [pointer for pointer, _ in faults_of(change(ada, queued, gpu_types=["nope"]))] == ["/gpu_types"]
     queued.refresh_from_db()
@@ -323,3 +325,12 @@ def test_only_its_owner_changes_what_a_job_runs(cluster: Lab, ada: APIClient) ->
     answer = change(other, job, command="env > /tmp/secrets")
     assert (answer.status_code, answer.json()["code"]) == (403, "not_the_owner")
     assert change(other, job, name="fine").status_code == 200
+
+
+def test_a_deadline_before_the_begin_is_refused_at_every_door(cluster: Lab, ada: APIClient, queued: Job) -> None:
+    begin, deadline = ((cluster.now + timedelta(hours=hours)).isoformat() for hours in (2, 1))
+    spec = {"name": "x", "command": "true", "gpus": 1, "begin_time": begin, "deadline": deadline}
+    assert faults_of(ada.post("/api/v1/jobs", spec, format="json")) == [("/deadline", "invalid")]
+    assert faults_of(change(ada, queued, begin_time=begin, deadline=deadline)) == [("/deadline", "invalid")]
+    assert change(ada, queued, deadline=deadline).status_code == 200
+    assert faults_of(change(ada, queued, begin_time=begin)) == [("/deadline", "invalid")]

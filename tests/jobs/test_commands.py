@@ -112,6 +112,7 @@ def test_a_held_job_does_not_start(lab: Lab) -> None:
     hold_job(held, actor=lab.user())
     lab.until_state(lab.submit(), State.SUCCEEDED)
     assert (fresh(held).state, held.reason) == (State.QUEUED, Reason.HELD)
+    assert held.message == "Held by ada; release it with `motley release job`, or on its page."
 
 
 def test_a_released_job_starts(lab: Lab) -> None:
@@ -123,8 +124,10 @@ def test_a_released_job_starts(lab: Lab) -> None:
 
 
 def test_a_running_job_that_is_held_goes_back_to_the_queue_and_stays_there(lab: Lab, running: Job) -> None:
-    hold_job(running, actor=None)
+    hold_job(running, actor=lab.user("bob"))
     lab.until_state(running, State.QUEUED)
+    assert fresh(running).message.startswith("Held by bob")
+    assert "release it with `motley release job`" in running.message
     lab.round()
     assert (fresh(running).held, running.state, outcomes(lab, running)) == (True, State.QUEUED, [Outcome.REQUEUED])
 

@@ -54,3 +54,15 @@ def test_help_is_named_on_pages_and_before_the_login(settings, member, web, db):
         assert "mailto:gpu-help@example.org" in answer.content.decode()
     settings.MOTLEY_HELP_CONTACT = ""
     assert "ask an administrator of this site" in Client().get(reverse("login")).content.decode()
+
+
+def test_the_end_of_an_announcement_is_told(announced, member, web):
+    SiteAnnouncement.objects.update(before_login=True)
+    for client, name in ((web(member), "jobs"), (Client(), "login")):
+        assert "Shown until" not in client.get(reverse(name)).content.decode()
+    end = timezone.now() + timedelta(days=1)
+    SiteAnnouncement.objects.update(ends_at=end)
+    for client, name in ((web(member), "jobs"), (Client(), "login")):
+        shown = client.get(reverse(name)).content.decode()
+        assert "Shown until" in shown
+        assert end.isoformat() in shown

@@ -75,3 +75,28 @@ def test_more_jobs_cost_no_more_queries(submit, member, web):
             client.get(PAGE, {"ids": ",".join(str(job.pk) for job in jobs[:count])})
         counts.append(len(asked))
     assert counts[0] == counts[1]
+
+
+def test_another_job_is_added_by_its_name(submit, member, web):
+    one, two = submit(name="a"), submit(name="b")
+    compared = web(member).get(PAGE, {"ids": str(one.pk), "add": "b"}).context["compared"]
+    assert [each.job for each in compared] == [one, two]
+
+
+def test_a_job_that_is_not_known_is_told_at_the_field_and_the_comparison_stays(submit, member, web):
+    one = submit(name="a")
+    for typed, words in ((str(uuid4()), "No job that you may see has the id"), ("nope", "No job named nope")):
+        answer = web(member).get(PAGE, {"ids": str(one.pk), "add": typed})
+        assert answer.status_code == 200
+        assert [each.job for each in answer.context["compared"]] == [one]
+        shown = answer.content.decode()
+        assert words in shown
+        assert f'value="{typed}"' in shown
+
+
+def test_of_nine_ticked_jobs_the_one_that_is_left_out_is_named(submit, member, web):
+    jobs = [submit(name=f"n{n}") for n in range(9)]
+    answer = web(member).post(PAGE, {"job": [job.pk for job in jobs]}, follow=True)
+    assert [each.job for each in answer.context["compared"]] == jobs[:8]
+    assert answer.context["left_out"] == jobs[8:]
+    assert "At most 8 jobs are compared. Left out:" in " ".join(answer.content.decode().split())

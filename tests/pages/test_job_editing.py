@@ -97,3 +97,26 @@ def test_who_is_not_its_owner_changes_no_command(submit, web, member, django_use
     assert "command" not in shown(web(mate), job)
     save(web(mate), job, name="theirs", command="env")
     assert (job.name, job.command) == ("theirs", "true")
+
+
+def test_every_wrong_field_is_marked(browser, submit):
+    job = submit(tags={"b": "1"})
+    told = save(browser, job, gpus="5000", env="no pair", tags="a=1\na=2", deadline="2020-01-01T00:00", name="new")
+    for field in ("gpus", "env", "tags", "deadline"):
+        assert f'<div class="field wrong{" wide" * (field in ("env", "tags"))}" data-field="{field}">' in told
+    assert "a is there twice" in told
+    assert (job.name != "new", job.tags) == (True, {"b": "1"})
+
+
+def test_a_deadline_comes_after_the_begin(browser, submit):
+    begin = timezone.now() + timedelta(days=2)
+    job = submit(begin_time=begin.isoformat())
+    told = save(browser, job, deadline=f"{begin - timedelta(days=1):%Y-%m-%dT%H:%M}")
+    assert "at the earliest: give a deadline after that" in told
+    assert job.deadline is None
+
+
+def test_a_change_of_the_gpus_is_one_change_in_the_history(browser, submit):
+    job = submit(gpus=4)
+    save(browser, job, gpus="2")
+    assert job.events.last().message == "GPUs 4 → 2"

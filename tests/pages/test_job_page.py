@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.utils.html import strip_tags
 
 from cluster_app.models import Node
-from jobs_app.lifecycle.commands import cancel_job
+from jobs_app.lifecycle.commands import cancel_job, hold_job
 from jobs_app.measurement.progress_curves import CurvePoint, note_points
 from jobs_app.models import Attempt, Job, Reason
 from tests.pages.conftest import decide
@@ -96,6 +96,23 @@ def test_a_job_that_succeeded_says_so_and_whether_it_met_its_deadline(
     )
     assert re.search(rf"Deadline .{{5,20}} UTC {told} ", read(jobs[0]))
     assert "The job succeeded: its processes ended with exit code 0." in read(jobs[0], "why")
+
+
+def test_a_deadline_that_has_passed_is_told(jobs: list[Job], read: Read) -> None:
+    at = timezone.now()
+    Job.objects.filter(pk=jobs[0].pk).update(deadline=at + timedelta(hours=1))
+    assert "passed" not in read(jobs[0])
+    Job.objects.filter(pk=jobs[0].pk).update(deadline=at - timedelta(minutes=1))
+    assert re.search(r"Deadline .{5,20} UTC it has passed", read(jobs[0]))
+    assert re.search(r"Its deadline passed at .{5,20} UTC\.", read(jobs[0], "why"))
+
+
+def test_a_job_that_is_held_says_by_whom_and_what_releases_it_once(jobs: list[Job], member: User, read: Read) -> None:
+    hold_job(jobs[0], actor=member)
+    words = f"Held by mia; release it with `motley release {jobs[0]}`, or on its page."
+    for tab in ("overview", "why"):
+        assert words in read(jobs[0], tab)
+        assert f"Held: {words}" not in read(jobs[0], tab)
 
 
 def test_the_history_counts_one_gpu_as_one(attempt: Attempt, read: Read) -> None:

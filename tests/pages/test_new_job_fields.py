@@ -91,6 +91,32 @@ def test_a_line_that_is_no_pair_is_told_at_its_field(browser):
     assert "Write one name=value a line, not &#x27;no pair&#x27;." in told
 
 
+def test_every_wrong_field_is_marked(browser):
+    wrong = {"env": "no pair", "tags": "a=1\na=2", "retries": "many", "more": "rates: ["}
+    form = browser.post(PAGE, FIELDS | wrong).context["form"]
+    assert {name for name, faults in form.errors.items() if faults} == wrong.keys()
+    assert form.errors["tags"] == ["a is there twice: leave one line out."]
+
+
+def test_a_deadline_comes_after_the_begin(browser):
+    now = timezone.now()
+    times = {"begin_time": now + timedelta(days=2), "deadline": now + timedelta(days=1)}
+    form = browser.post(PAGE, FIELDS | {name: f"{at:%Y-%m-%dT%H:%M}" for name, at in times.items()}).context["form"]
+    assert form.errors.keys() == {"deadline"}
+
+
+def test_the_yaml_beside_a_refused_form_is_that_of_the_form(browser):
+    answer = browser.post(PAGE, FIELDS | {"gpus": "5000", "yaml": "name: before\n"})
+    assert "name: mine" in answer.context["yaml"]
+    assert "gpus: 5000" in answer.context["yaml"]
+
+
+def test_files_that_a_refused_form_lost_are_asked_for_again(browser):
+    files = {"files": [SimpleUploadedFile("train.py", b"x\n")]}
+    assert "Choose the files again" in browser.post(PAGE, FIELDS | files | {"gpus": "5000"}).content.decode()
+    assert "Choose the files again" not in browser.post(PAGE, FIELDS | {"gpus": "5000"}).content.decode()
+
+
 # -- own files ------------------------------------------------------------------------------------------------------
 
 

@@ -459,3 +459,11 @@ def test_a_folder_of_the_browser_is_the_code_of_the_job(page: Page, tmp_path: Pa
     job = Job.objects.latest("pk")
     assert job.code is not None
     assert job.code.files == 2
+
+
+def test_a_long_name_does_not_widen_the_list_of_activity(browser, live_server, member, submit):
+    hold_job(submit(name="n" * 100), actor=member)
+    with signed_in(browser, live_server, member) as page:
+        page.goto(reverse("audit"))
+        expect(page.get_by_text("n" * 100).first).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1280

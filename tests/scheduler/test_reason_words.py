@@ -8,9 +8,10 @@ from allocation.plan_round import plan_round
 from allocation.policies.motley import motley
 from allocation.problem import Problem
 from allocation.quotas import Quotas
-from allocation.rounds.pending_reasons import ReasonCode, explain
+from allocation.rounds.pending_reasons import PendingReason, ReasonCode, explain
 from jobs_app.models import Job
 from scheduler_app.round.holders import JobName, words_of_holders
+from scheduler_app.round.reason_texts import reason_texts
 from tests.allocation.allocation_cases import build_inventory
 from tests.service_lab import Lab
 
@@ -69,11 +70,28 @@ def round_of(**columns: list[float]) -> tuple[Problem, Decision, str]:
     return problem, plan.decision, _words(problem, reason)
 
 
+@pytest.mark.parametrize(
+    ("needed", "left", "words"),
+    [
+        (8, 0, "none of the 8 that it needs is free yet"),
+        (1, 0, "the one that it needs is not free yet"),
+        (8, 1, "of the 8 that it needs 1 is kept for it, and no other job starts on it."),
+        (8, 3, "of the 8 that it needs 3 are kept for it, and no other job starts on them."),
+    ],
+)
+def test_the_next_to_start_is_told_how_many_of_its_gpus_are_kept(needed: int, left: int, words: str) -> None:
+    snapshot = _Snapshot(Problem.of([[1.0], [1.0]], [[1]], [1]))
+    reason = PendingReason(ReasonCode.AWAITING_RELEASE, {"gpu_type": 0, "needed": needed, "left": left})
+    [told] = reason_texts(snapshot, {1: [reason]}, {})["b"]  # type: ignore[arg-type]
+    assert words in told["detail"]
+
+
 class _Snapshot:
     """What words are made from."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.types, self.jobs = problem, ("t4",), ("a", "b")
+        self.inventory = build_inventory([[1]], 2)
 
 
 def _words(problem, reason) -> str:  # type: ignore[no-untyped-def]

@@ -28,14 +28,17 @@ from insight_app.explain.remaining_work import remaining_work
 from insight_app.explain.solve_slots import solve_slots
 from insight_app.explain.timeline import (
     CAUSES,
+    HOLDS,
     StateSpan,
     axis_ticks,
     bar_segments,
     expected_spans,
+    holds_of,
     restarts_of,
     seconds_by_gpus,
     seconds_by_state,
     state_spans,
+    waited_s,
 )
 from insight_app.explain.what_if import WouldStart, what_would_start
 from insight_app.start_forecasts.showing import ShownForecast, read_forecast, why_none
@@ -84,7 +87,7 @@ def job(request: SignedInRequest, pk: UUID) -> HttpResponse:
     if tab not in TABS:
         raise unknown_value("tab", tab, TABS)
     attempts, now = list(seen.attempts.all()), timezone.now()
-    spans, styles = state_spans(seen, attempts, now), read_gpu_styles()
+    spans, styles = spans_of(seen, attempts, now), read_gpu_styles()
     forecast, emulated = read_forecast(seen), emulated_nodes()
     coming = _coming(forecast, now) if forecast else []
     context = {
@@ -99,11 +102,18 @@ def job(request: SignedInRequest, pk: UUID) -> HttpResponse:
         "delays": [(state, seconds, CAUSES[state]) for state, seconds in seconds_by_state(spans).items()],
         "forecast": forecast,
         "comment": None if tab == "events" else comments_on(seen).last(),
+        "deadline_passed": not seen.is_final and seen.deadline is not None and seen.deadline <= now,
         "emulated": any(node in emulated for attempt in attempts for node in attempt.nodes),
         "tab": tab,
         "tabs": list(TABS),
     }
     return render(request, f"pages/job/{tab}.html", context | TABS[tab](request, seen, attempts))
+
+
+def spans_of(job: Job, attempts: Sequence[Attempt], now: datetime) -> list[StateSpan]:
+    """The job's time in each state, by its attempts, its begin time and when it was held."""
+    events = job.events.filter(kind__in=HOLDS).order_by("id").values_list("kind", "at")
+    return state_spans(job, attempts, now, holds_of(job, attempts, events))
 
 
 def _coming(forecast: ShownForecast, now: datetime) -> list[StateSpan]:
@@ -155,7 +165,7 @@ def _overview(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -
         "array": array_progress(job.array_id, Job.objects.all(), now) if job.array_id else None,
         "energy_j": energy_j(attempts),
         "energy_of_ended": energy_of_ended(attempts),
-        "waited_s": job.waited_s(now),
+        "waited_s": waited_s(job, spans_of(job, attempts, now), now),
         "cpu_memory": amount_of(attempts[-1]) if attempts else "",
         "ran_s": sum(attempt.ran_s(now) for attempt in attempts),
         "files_kept_until": job.finished_at + settings.MOTLEY_KEEP_FILES if job.finished_at else None,

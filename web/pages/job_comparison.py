@@ -1,5 +1,6 @@
 """Comparison of jobs: differences of their specs, times and cost, and their rates and losses on one chart each."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,19 +9,24 @@ from uuid import UUID
 
 import plotly.graph_objects as go
 from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import User
 from django.http import Http404, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
+from insight_app.explain.timeline import HOLDS, Hold, holds_of, state_spans, waited_s
 from jobs_app.measurement.progress_curves import PointOfTime, read_curves
-from jobs_app.models import Attempt, Job
+from jobs_app.models import Attempt, Job, JobEvent
 from jobs_app.submission.conversion import spec_of
+from jobs_app.submission.needs_by_name import job_named
 from web.pages.base import SignedInRequest
 from web.pages.charts import Figure, line_of
 
 MOST_COMPARED = 8
+MOST_TICKED = 100
+"""Of the list of jobs; those beyond the most that are compared are named."""
 MOST_OFFERED = 10
 NOT_COMPARED = {"name"}
 
@@ -33,10 +39,11 @@ class ComparedJob:
     attempts: Sequence[Attempt]
     now: datetime
     points: Sequence[PointOfTime]
+    holds: Sequence[Hold] = ()
 
     @property
     def waited_s(self) -> float:
-        return self.job.waited_s(self.now)
+        return waited_s(self.job, state_spans(self.job, self.attempts, self.now, self.holds), self.now)
 
     @property
     def ran_s(self) -> float:
@@ -72,32 +79,58 @@ class ComparedJob:
 @login_required
 @require_http_methods(["GET", "HEAD", "POST"])
 def compare(request: SignedInRequest) -> HttpResponse:
-    """Jobs side by side: `?ids=A,B`; a POST is the form of the list, and leads there."""
+    """Jobs side by side: `?ids=A,B`, with one more by `add`; a POST is the form of the list, and leads there."""
     if request.method == "POST":
-        return redirect(f"{reverse('compare-jobs')}?ids={','.join(request.POST.getlist('job')[:MOST_COMPARED])}")
-    ids = asked_ids(request.GET)
-    visible = Job.objects.visible_to(request.user).select_related("team", "owner", "code")
-    jobs_asked = visible.prefetch_related("attempts__gpu_type", "needs").filter(pk__in=ids)
-    found = {str(job.pk): job for job in jobs_asked}
-    if len(found) < len(ids):
-        raise Http404
-    jobs = [found[pk] for pk in ids]
-    return render(request, "pages/compare.html", _context(request, jobs))
+        return redirect(f"{reverse('compare-jobs')}?ids={','.join(request.POST.getlist('job')[:MOST_TICKED])}")
+    ids, fault, typed = asked_ids(request.GET), "", request.GET.get("add", "").strip()
+    try:
+        ids = list(dict.fromkeys([*ids, *([_added(typed, request.user)] if typed else [])]))
+    except LookupError as error:
+        fault = str(error)
+    jobs = _jobs_of(request, ids[:MOST_COMPARED])
+    told = {"fault": fault, "typed": typed if fault else "", "left_out": _left_out(request, ids[MOST_COMPARED:])}
+    return render(request, "pages/compare.html", _context(request, jobs) | told)
 
 
 def asked_ids(query: QueryDict) -> list[str]:
-    """Ids of the address, each once, in their order; `add` is one more."""
-    texts = [*",".join(query.getlist("ids")).split(","), *query.getlist("add")]
+    """Ids of the address, each once, in their order."""
+    texts = ",".join(query.getlist("ids")).split(",")
     try:
-        ids = dict.fromkeys(str(UUID(text.strip())) for text in texts if text.strip())
+        return list(dict.fromkeys(str(UUID(text.strip())) for text in texts if text.strip()))
     except ValueError as error:
         raise Http404 from error
-    return list(ids)[:MOST_COMPARED]
+
+
+def _added(typed: str, user: User) -> str:
+    """The id of one more job, by its id or its name; else `LookupError`."""
+    try:
+        pk = UUID(typed)
+    except ValueError:
+        return str(job_named(typed, user).pk)
+    if Job.objects.visible_to(user).filter(pk=pk).exists():
+        return str(pk)
+    raise LookupError(f"No job that you may see has the id {typed}: check it, or write the job's name.")
+
+
+def _jobs_of(request: SignedInRequest, ids: Sequence[str]) -> list[Job]:
+    visible = Job.objects.visible_to(request.user).select_related("team", "owner", "code")
+    asked = visible.prefetch_related("attempts__gpu_type", "needs").filter(pk__in=ids)
+    found = {str(job.pk): job for job in asked}
+    if len(found) < len(ids):
+        raise Http404
+    return [found[pk] for pk in ids]
+
+
+def _left_out(request: SignedInRequest, ids: Sequence[str]) -> list[Job]:
+    """Jobs beyond the most that are compared, in their order."""
+    found = {str(job.pk): job for job in Job.objects.visible_to(request.user).filter(pk__in=ids[:MOST_TICKED])}
+    return [found[pk] for pk in ids if pk in found]
 
 
 def _context(request: SignedInRequest, jobs: Sequence[Job]) -> dict[str, Any]:
     now, curves = timezone.now(), read_curves([job.pk for job in jobs])
-    compared = [ComparedJob(job, list(job.attempts.all()), now, curves.get(job.pk, [])) for job in jobs]
+    holds = _holds(jobs)
+    compared = [ComparedJob(job, list(job.attempts.all()), now, curves.get(job.pk, []), holds[job.pk]) for job in jobs]
     specs = [spec_of(job) for job in jobs]
     return {
         "compared": compared,
@@ -107,6 +140,15 @@ def _context(request: SignedInRequest, jobs: Sequence[Job]) -> dict[str, Any]:
         "others": _others(request, jobs) if jobs and len(jobs) < MOST_COMPARED else [],
         "most": MOST_COMPARED,
     }
+
+
+def _holds(jobs: Sequence[Job]) -> dict[UUID, list[Hold]]:
+    """When each job was held."""
+    events: dict[UUID, list[tuple[str, datetime]]] = defaultdict(list)
+    found = JobEvent.objects.filter(job__in=jobs, kind__in=HOLDS).order_by("id")
+    for job, kind, at in found.values_list("job", "kind", "at"):
+        events[job].append((kind, at))
+    return {job.pk: holds_of(job, list(job.attempts.all()), events[job.pk]) for job in jobs}
 
 
 def _others(request: SignedInRequest, jobs: Sequence[Job]) -> list[Job]:

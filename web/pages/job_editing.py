@@ -1,6 +1,7 @@
 """Edit page of a job: what may be changed in its state, by the rules of PATCH over REST."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -13,12 +14,22 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods
 
 from jobs_app.errors import InvalidSpec, JobsError
-from jobs_app.forms import field_of, fields_of, gpus_of, lines_of, local_time_of, number_or_text, pairs_of
+from jobs_app.forms import (
+    field_of,
+    fields_of,
+    gpus_of,
+    lines_of,
+    local_time_of,
+    number_or_text,
+    pairs_of,
+    values_and_faults,
+)
 from jobs_app.lifecycle.commands import DESCRIPTIVE, change_job
 from jobs_app.models import Job
 from jobs_app.submission.changing import REQUEST, read_change
 from jobs_app.submission.conversion import spec_of
 from web.pages.base import SignedInRequest, show_error
+from web.rest.errors import Fault
 
 NUMBERS = ("weight", "retries", "total_steps", "cpus_per_gpu")
 NULLABLE = ("time_limit", "idle_limit", "begin_time", "deadline", "total_steps")
@@ -58,12 +69,13 @@ class JobEditForm(forms.Form):
         for name in set(self.fields) - changeable(job, user):
             del self.fields[name]
 
-    def change(self) -> dict[str, Any]:
-        """The change as over REST: only of fields that are not as they were shown."""
-        asked: dict[str, Any] = {name: self._value(name) for name in self.changed_data if name not in SIZE}
+    def change(self) -> tuple[dict[str, Any], list[Fault]]:
+        """The change as over REST: only of fields that are not as they were shown; and faults of those not readable."""
+        changed = [name for name in self.changed_data if name not in SIZE]
+        asked, faults = values_and_faults({name: partial(self._value, name) for name in changed})
         if set(SIZE) & {*self.changed_data}:
             asked["gpus"] = gpus_of(self.cleaned_data["gpus"], self.cleaned_data["gpus_max"])
-        return asked
+        return asked, faults
 
     def _value(self, name: str) -> Any:
         text: str = self.cleaned_data[name].strip()
@@ -116,10 +128,22 @@ def edit(request: SignedInRequest, pk: UUID) -> HttpResponse:
     return render(request, "pages/job_edit.html", {"job": job, "form": form, "whose": job.owner})
 
 
+def _read(job: Job, form: JobEditForm, user: User) -> dict[str, Any]:
+    """Columns of the change; `InvalidSpec` with the faults of all fields."""
+    change, faults = form.change()
+    try:
+        asked = read_change(job, change, actor=user, administrator=user.is_staff)
+    except InvalidSpec as error:
+        raise InvalidSpec([*faults, *error.faults]) from None
+    if faults:
+        raise InvalidSpec(faults)
+    return asked
+
+
 def _changed(request: SignedInRequest, job: Job, form: JobEditForm) -> bool:
     administrator = request.user.is_staff
     try:
-        asked = read_change(job, form.change(), actor=request.user, administrator=administrator)
+        asked = _read(job, form, request.user)
         change_job(job, asked, actor=request.user, administrator=administrator)
     except InvalidSpec as error:
         for fault in error.faults:

@@ -161,6 +161,7 @@ def _from_form(request: SignedInRequest) -> HttpResponse:
             return _page(request, form, yaml=written)
         if request.POST.get("do") == "yaml":
             return _page(request, form, yaml=write_yaml(spec), mode="yaml")
+        written = write_yaml(spec)  # as submitted: that of the script is of a moment before
         return _submit(request, spec)
     except InvalidSpec as error:
         form.show(error.faults)
@@ -231,6 +232,7 @@ def _page(
         "yaml": yaml,
         "mode": mode,
         "faults": faults,
+        "files_lost": bool(request.FILES),
         "advanced_open": _uses_advanced(form),
         "job_templates": JOB_TEMPLATES,
         "chosen": request.GET.get("template", ""),
