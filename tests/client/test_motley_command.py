@@ -550,6 +550,18 @@ def test_verbs_are_done_to_all_tasks_of_an_array_that_have_not_finished(motley: 
     assert motley("cancel", "sweep").exit_code == 5
 
 
+def test_of_two_arrays_with_one_name_their_ids_are_shown(service: Live, motley: Motley, sweep: list[str]) -> None:
+    motley("submit", "--name", "sweep", "--array", "0-2", "--", "true")
+    ids = {str(pk) for pk in Job.objects.filter(name="sweep").values_list("array", flat=True)}
+    assert len(ids) == 2
+    for words in (["show", "sweep"], ["ps", "--array", "sweep"], ["cancel", "sweep"]):
+        refused = motley(*words)
+        assert (refused.exit_code, "give the id of one" in refused.stderr) == (2, True)
+        assert ids <= set(refused.stderr.split())
+    for array in ids:
+        assert motley("show", array).exit_code == 0
+
+
 def test_show_of_an_array_lists_its_tasks(motley: Motley, sweep: list[str]) -> None:
     assert motley("show", "sweep").stdout.startswith("sweep: ")
     assert motley("show", "sweep", "-o", "name").stdout.split() == sweep[::-1]

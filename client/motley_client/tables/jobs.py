@@ -92,6 +92,21 @@ def jobs_table(jobs: Iterable[Job], *, now: datetime, array: Array | None = None
     return Group(Text(sanitized(f"{array['name']}: {array['summary']}")), drawn) if array else drawn
 
 
+def namesakes_table(newest: Iterable[Job], *, now: datetime) -> RenderableType:
+    """Arrays, and a job that is of none, which have one name: their ids are whole, as commands take them."""
+    rows = [
+        (
+            job["name"],
+            job["array"] or job["id"],
+            "array" if job["array"] else "job",
+            job["team"],
+            age(job["created_at"], now),
+        )
+        for job in newest
+    ]
+    return table(("NAME", "ID", "KIND", "TEAM", "AGE"), rows, empty="", left_out_first=("AGE", "TEAM"))
+
+
 def job_details(
     job: JobDetail,
     *,
