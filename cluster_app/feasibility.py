@@ -175,17 +175,26 @@ def _too_large(request: Request, nodes: Iterable[NodeShape]) -> Refusal | None:
         return _too_many_replicas(request, of_type)
     largest = {kind: largest_gang(request, there) for kind, there in of_type.items()}
     best = ", ".join(f"{gpus} {kind.upper()}" for kind, gpus in sorted(largest.items(), key=lambda item: -item[1]))
-    these = "CPUs, memory and storage" if request.mounts else "CPUs and memory"
-    text = f"No GPU type has room for a gang of {request.gpus}; the largest possible with these {these}: {best}."
-    text += " A gang runs at one engine." * (len({node.engine for node in nodes}) > 1)
+    text = f"No GPU type has room for {request.gpus} GPUs of one job{_conditions(request)}; the most possible: {best}."
+    if max(largest.values()) > request.gpus:
+        text += " A job has equally many on each of its nodes, unless it sets `uneven_gang`."
+    text += " All GPUs of a job are at one engine." * (len({node.engine for node in nodes}) > 1)
     return Refusal("gang_too_large", "/gpus", text)
+
+
+def _conditions(request: Request) -> str:
+    """What limits the nodes besides their GPUs, as a sentence goes on: ` with the requested CPUs and memory`."""
+    limits = {"CPUs": request.cpus_per_gpu, "memory": request.memory_per_gpu_mib, "GPU memory": request.gpu_memory_mib}
+    given = [name for name, limit in {**limits, "storage": request.mounts}.items() if limit]
+    *others, last = given or [""]
+    return f" with the requested {' and '.join([', '.join(others), last] if others else [last])}" if given else ""
 
 
 def _too_many_replicas(request: Request, of_type: Mapping[str, Sequence[NodeShape]]) -> Refusal:
     """The largest feasible number of replicas by type; it may be 0 on each."""
     asked, most = request.gpus_per_replica, {k: _most_replicas(request, there, k) for k, there in of_type.items()}
     best = ", ".join(asked.words(replicas, kind) for kind, replicas in sorted(most.items(), key=lambda x: -x[1]))
-    text = f"No GPU type has room for {request.replicas} replicas; the most with these CPUs and memory: {best}."
+    text = f"No GPU type has room for {request.replicas} replicas{_conditions(request)}; the most possible: {best}."
     pointer = "/replicas" if any(most.values()) else "/gpus_per_replica"
     return Refusal("gang_too_large", pointer, text)
 

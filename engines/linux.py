@@ -51,6 +51,14 @@ def unmount(target: str) -> None:
     _check(_libc.umount2(target.encode(), _MNT_DETACH))
 
 
+def network_here() -> str:
+    """Boot of the kernel and our network namespace: two processes with the same have one 127.0.0.1; empty: unknown."""
+    try:
+        return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {Path('/proc/self/ns/net').readlink()}"
+    except OSError:
+        return ""
+
+
 def _check(result: int) -> None:
     if result != 0:
         code = ctypes.get_errno()

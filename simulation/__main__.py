@@ -128,7 +128,8 @@ def bound(
 
     Example: bound trace.csv --format csv --cluster v100=4x8,t4=8x4
 
-    Of the other options only those count that change the jobs, their rates or the cluster.
+    Of the other options only those count that change the jobs, their rates or the cluster. Jobs that can never run on
+    the cluster do not count. Each figure of the output is explained beside it, and in docs/simulation.md.
     """
     tell_bound(certified_bound(scenario, trace), as_json=as_json)
 

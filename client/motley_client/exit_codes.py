@@ -16,14 +16,15 @@ from motley_client.errors import (
     ServerError,
     Unreachable,
 )
-from motley_client.lookup import AmbiguousJob, AmbiguousRecurringJob, AmbiguousToken
+from motley_client.lookup import AmbiguousArray, AmbiguousJob, AmbiguousRecurringJob, AmbiguousToken
 from motley_client.spec import SpecError
-from motley_client.tables.jobs import jobs_table
+from motley_client.tables.jobs import jobs_table, namesakes_table
 from motley_client.terminal import console, now, sanitized, warn
 
 EXIT_CODES: dict[type[Exception], int] = {
     SpecError: 2,
     ConfigurationError: 2,
+    AmbiguousArray: 2,
     AmbiguousJob: 2,
     AmbiguousRecurringJob: 2,
     AmbiguousToken: 2,
@@ -63,6 +64,8 @@ def report_error(error: Exception) -> int:
         warn(f"Error: {_field_message(faults[0]) if faults else sanitized(str(error))}")
     if isinstance(error, AmbiguousJob):
         console(stderr=True).print(jobs_table(error.candidates, now=now()))
+    if isinstance(error, AmbiguousArray):
+        console(stderr=True).print(namesakes_table(error.newest, now=now()))
     if isinstance(error, ServerError) and error.request_id:
         warn(sanitized(f"  Request id, to include in a report: {error.request_id}"))
     return EXIT_CODES[type(error)]

@@ -15,6 +15,9 @@ from motley_client.responses import ACTIVE_STATES, Job, RecurringJob, Token
 from motley_client.tables.jobs import display_name
 
 MAX_CANDIDATES = 200
+MOST_NAMESAKES = 10
+"""Arrays of one name that are listed."""
+FIELDS_OF_NAMESAKES = ("id", "name", "array", "team", "created_at")
 IN_BATCH = re.compile(r"#\d+")
 """Reference to an earlier job of the same batch."""
 
@@ -31,6 +34,14 @@ class AmbiguousJob(Exception):
         )
         super().__init__(f"{typed} is {said}")
         self.candidates = candidates
+
+
+class AmbiguousArray(Exception):
+    """Several arrays, or an array and jobs that are not of it, have this name; `newest` has one job of each."""
+
+    def __init__(self, typed: str, newest: Sequence[Job]) -> None:
+        super().__init__(f"{typed} is the name of several arrays or jobs: give the id of one.")
+        self.newest = newest
 
 
 class AmbiguousToken(Exception):
@@ -63,23 +74,29 @@ def find_jobs(client: Client, typed: str) -> list[Job]:
 
 
 def array_named(client: Client, typed: str) -> str | None:
-    """Id of the array that is meant; of arrays with the same name the one that goes on."""
+    """Id of the array that is meant; of arrays with the same name the one that goes on.
+
+    Raises `AmbiguousArray` if that is not one.
+    """
     if _is_id(typed):
         return typed if next(client.jobs(array=typed, page_size=1), None) else None
     for states in (ACTIVE_STATES, ()):
-        named = client.jobs(name=typed, state=states, fields=("name", "array"), page_size=200)
-        if arrays := set(islice(_distinct(job["array"] for job in named if job["name"] == typed), 2)):
-            return arrays.pop() if len(arrays) == 1 else None
+        named = client.jobs(name=typed, state=states, fields=FIELDS_OF_NAMESAKES, page_size=200)
+        newest = list(islice(_one_of_each_array(job for job in named if job["name"] == typed), MOST_NAMESAKES))
+        if len(newest) > 1 and any(job["array"] for job in newest):
+            raise AmbiguousArray(typed, newest)
+        if newest:
+            return newest[0]["array"]
     return None
 
 
-def _distinct(values: Iterable[str | None]) -> Iterator[str | None]:
-    """Each value when it comes first: of two arrays, the newer one may have thousands of tasks."""
+def _one_of_each_array(jobs: Iterable[Job]) -> Iterator[Job]:
+    """The first job of each array, and of those of none: of two arrays, the newer one may have thousands of tasks."""
     seen: set[str | None] = set()
-    for value in values:
-        if value not in seen:
-            seen.add(value)
-            yield value
+    for job in jobs:
+        if job["array"] not in seen:
+            seen.add(job["array"])
+            yield job
 
 
 def _candidates(client: Client, typed: str) -> list[Job]:

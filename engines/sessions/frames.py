@@ -28,7 +28,7 @@ class Kind(IntEnum):
     EXIT = 5
     """Exit code of the command, as digits; the last frame."""
     OPEN = 6
-    """A new connection to the port."""
+    """A new connection to the port; JSON: `{"network", "port"}` where the client listens on 127.0.0.1, or nothing."""
 
 
 class Frame(NamedTuple):

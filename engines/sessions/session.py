@@ -21,7 +21,7 @@ from contextlib import suppress
 from functools import partial
 from typing import IO, Any, NoReturn, TypedDict, cast
 
-from engines.linux import die_with, die_with_parent, forbid_new_privileges
+from engines.linux import die_with, die_with_parent, forbid_new_privileges, network_here
 from engines.sessions.frames import BrokenFrame, Frames, Kind
 from engines.supervision.processes import shell_code
 
@@ -30,6 +30,10 @@ NOT_FOUND = 127
 CONNECT_WITHIN_S = 10.0
 END_WITHIN_S = 1.0
 POLL_MS = 500
+LEADS_BACK = (
+    "port {0} of the job's node is this command's own: it runs on that machine, and nothing of the job listens there. "
+    "Name another port of this machine, or take a free one with :{0}"
+)
 
 
 class SessionPlan(TypedDict):
@@ -221,20 +225,29 @@ class Forwarding:
         """Serve until the client ends the session."""
         while (frame := self._frames.receive()) is not None:
             if frame.kind is Kind.OPEN:
-                self._connect(frame.connection)
+                self._connect(frame.connection, frame.data)
             elif frame.connection in self._open:
                 self._deliver(frame.kind, frame.connection, frame.data)
 
-    def _connect(self, number: int) -> None:
-        try:
-            connection = socket.create_connection(("localhost", self._port), CONNECT_WITHIN_S)
+    def _connect(self, number: int, listener: bytes) -> None:
+        is_the_clients = self._leads_back(listener)
+        try:  # the client listens on 127.0.0.1 alone: the job may still on ::1
+            host = "::1" if is_the_clients else "localhost"
+            connection = socket.create_connection((host, self._port), CONNECT_WITHIN_S)
         except OSError as error:
             text = f"nothing answers on port {self._port} of the job's node: {error.strerror or error}"
-            self._frames.send(Kind.ERROR, text.encode(), number)
+            self._frames.send(Kind.ERROR, (LEADS_BACK.format(self._port) if is_the_clients else text).encode(), number)
             return
         connection.settimeout(None)
         self._open[number] = connection
         threading.Thread(target=self._pump, args=(number, connection), daemon=True).start()
+
+    def _leads_back(self, listener: bytes) -> bool:
+        """Whether our port of 127.0.0.1 is the one that the client listens on: we would connect to it without end."""
+        with suppress(ValueError, KeyError, TypeError):  # of an older client
+            told = json.loads(listener)
+            return bool(told["port"] == self._port and told["network"] and told["network"] == network_here())
+        return False
 
     def _deliver(self, kind: Kind, number: int, data: bytes) -> None:
         with suppress(OSError):  # it is closed: the pump says so

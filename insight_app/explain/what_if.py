@@ -112,7 +112,9 @@ def _why_left_out(job: Job, now: datetime) -> str:
 
 
 _FOUND = "Each change was tested by planning the next round with it, in the current state of the cluster."
-_NONE_FOUND = "No other GPU type, smaller gang or higher weight was found with which the next round would start it."
+_NONE_FOUND = (
+    "No other GPU type, smaller number of GPUs or higher weight was found with which the next round would start it."
+)
 
 
 @dataclass(frozen=True)

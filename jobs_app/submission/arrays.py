@@ -10,14 +10,10 @@ from rest_framework import serializers
 
 from jobs_app.models.job import LARGEST_ARRAY
 from web.rest.bodies import Strict
-from web.rest.choices import shortened
+from web.rest.choices import MOST_CHARACTERS, shortened
 
 LARGEST_INDEX = 2**31 - 1
 EXAMPLES = "0-99, 0-99%10 for ten at a time, 1,3,5 or 0-20:5 for every fifth"
-TOO_LARGE = (
-    f"`end` must not be less than `start`; an array has at most {LARGEST_ARRAY:,} members, and no index that is "
-    f"{LARGEST_ARRAY:,} or more above its first."
-)
 PART = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10})(?::([0-9]{1,10}))?)?", re.ASCII)
 
 Array = dict[str, Any]
@@ -56,12 +52,12 @@ class ArrayIndices(serializers.Field[Array, Any, Any, Any]):
 
     def to_internal_value(self, data: Any) -> Array:
         if isinstance(data, Mapping):
-            return _checked(_range_of(data))
+            return _checked(array := _range_of(data), f"{array['start']}-{array['end']}")
         if type(data) is int:  # YAML reads `array: 3` as a number
             data = str(data)
         if not isinstance(data, str):
             raise serializers.ValidationError(f"Write the indices, e.g. {EXAMPLES}.")
-        return _checked(_columns_of(data.strip()))
+        return _checked(_columns_of(data.strip()), data.strip())
 
 
 def array_text(array: Mapping[str, Any]) -> str | dict[str, Any]:
@@ -84,7 +80,7 @@ def _columns_of(text: str) -> Array:
         raise serializers.ValidationError(_unreadable(text))
     ranges = [_range(part, text) for part in listed.split(",")]
     if sum(map(len, ranges)) > LARGEST_ARRAY:
-        raise serializers.ValidationError(TOO_LARGE)
+        raise serializers.ValidationError(_too_many(text, sum(map(len, ranges))))
     indices = sorted(set(chain(*ranges)))
     start, end = indices[0], indices[-1]
     is_whole = len(indices) == end - start + 1
@@ -104,7 +100,7 @@ def _range(part: str, text: str) -> range:
     if max(first, last) > LARGEST_INDEX:
         raise serializers.ValidationError(f"{part}: an index is at most {LARGEST_INDEX:,}.")
     if last < first:
-        raise serializers.ValidationError(f"{part}: the last index must not be less than the first.")
+        raise serializers.ValidationError(_backwards(part))
     return range(first, last + 1, int(match[3] or 1))
 
 
@@ -112,7 +108,26 @@ def _unreadable(text: str) -> str:
     return f"{shortened(text)} is no list of indices: write {EXAMPLES}."
 
 
-def _checked(array: Array) -> Array:
-    if not array["start"] <= array["end"] < array["start"] + LARGEST_ARRAY:
-        raise serializers.ValidationError(TOO_LARGE)
-    return array
+def _checked(array: Array, text: str) -> Array:
+    """The array; raises for the one limit that it breaks."""
+    span = array["end"] - array["start"] + 1
+    if span < 1:
+        raise serializers.ValidationError(_backwards(text))
+    if span <= LARGEST_ARRAY:
+        return array
+    if not array.get("indices"):
+        raise serializers.ValidationError(_too_many(text, span))
+    most = f"the last index may be at most {LARGEST_ARRAY - 1:,} above the first"
+    raise serializers.ValidationError(f"{_short(text)}: {most}, which is {array['start']}.")
+
+
+def _backwards(text: str) -> str:
+    return f"{text}: the last index must not be less than the first."
+
+
+def _too_many(text: str, tasks: int) -> str:
+    return f"{_short(text)}: an array has at most {LARGEST_ARRAY:,} tasks, these are {tasks:,}."
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…"

@@ -274,6 +274,11 @@ class Number(serializers.FloatField):
 class FutureTime(serializers.DateTimeField):
     """Date and time in the future, or `now+2h`. Words such as `tomorrow` need a zone, which the command has."""
 
+    default_error_messages = dict.fromkeys(
+        ("invalid", "date", "make_aware", "overflow"),
+        "Write a date and time as YYYY-MM-DDThh:mm:ssZ, e.g. 2030-12-31T18:00:00Z, or a time from now, e.g. now+2h.",
+    )
+
     def to_internal_value(self, value: Any) -> datetime:
         at = self._from_now(value) or super().to_internal_value(value)
         if at <= timezone.now():
@@ -287,6 +292,11 @@ class FutureTime(serializers.DateTimeField):
 
 class JobWeight(Number):
     """Weight within the team; the team's limit is checked at admission."""
+
+    default_error_messages = dict.fromkeys(
+        ("invalid", "max_value", "min_value", "max_string_length"),
+        f"Write a number from {LEAST_WEIGHT:f} to {MOST_WEIGHT:,.0f}; 1 is usual.",
+    )
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(min_value=LEAST_WEIGHT, max_value=MOST_WEIGHT, **kwargs)

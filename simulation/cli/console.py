@@ -27,6 +27,19 @@ PLAIN_WIDTH = 300
 """Width of the output where it is not a terminal."""
 
 
+BOUND_MEANINGS = {
+    "jobs": "jobs of the trace",
+    "cannot_run": "of these, jobs that can never run on the cluster; they do not count in what follows",
+    "avg_jct_h": "the bound: mean time from a job's arrival to its completion, hours",
+    "makespan_h": "the bound: time from the first arrival to the last completion, hours",
+    "alone_jct_h": "mean completion time if each job were alone on the cluster, hours: a simpler, lower bound",
+    "relaxed_jct_h": "what the relaxed program that gives the bound reaches, hours",
+    "gap": "how far avg_jct_h is below relaxed_jct_h, as a part: an exact solution lifts it by no more",
+    "intervals": "intervals into which that program divides time; more make the bound higher",
+    "wall_s": "seconds that the computation took",
+}
+
+
 def progress(*, quiet: bool) -> Progress:
     """Progress bars of runs, on stderr, so that results on stdout stay clean."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -57,9 +70,23 @@ def tell_bound(bound: TraceBound, *, as_json: bool) -> None:
         return
     table = Table(show_header=False)
     for name, value in bound.figures.items():
-        table.add_row(name, _words(value))
-    Console().print(table)
-    Console(soft_wrap=True).print("No schedule of this trace has a lower mean completion time, or a lower makespan.")
+        table.add_row(name, _words(value), BOUND_MEANINGS[name])
+    out = Console(soft_wrap=True, width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False)
+    out.print(table)
+    out.print(_of_which_jobs(bound))
+
+
+def _of_which_jobs(bound: TraceBound) -> str:
+    """What the bound says, and of which jobs."""
+    counted = bound.jobs - bound.cannot_run
+    if not counted:
+        return "There is no bound: no job of this trace can run on this cluster."
+    said = "No schedule of this trace has a lower mean completion time, or a lower makespan."
+    if not bound.cannot_run:
+        return said
+    do = "does" if bound.cannot_run == 1 else "do"
+    left_out = f"{bound.cannot_run:,} cannot run on this cluster and {do} not count"
+    return f"{said} This is of {counted:,} of its {bound.jobs:,} jobs: {left_out}."
 
 
 def _words(value: object) -> str:

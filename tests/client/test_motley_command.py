@@ -1,5 +1,6 @@
 """The commands about jobs: what they find, print and exit with."""
 
+import io
 import json
 import re
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import yaml
 from django.utils import timezone
+from rich.console import Console
 
 from accounting_app.gpu_watch.minutes import store_readings
 from cluster_app.models import Gpu
@@ -17,7 +19,7 @@ from jobs_app.models import Job
 from jobs_app.tokens import JobToken
 from motley_client import lookup
 from motley_client.tables.job_columns import COLUMNS
-from motley_client.tables.jobs import short_ids
+from motley_client.tables.jobs import _rates_table, short_ids
 from tests.live_service import Live
 from tests.motley_command import Motley
 from tests.service_lab import UNTIL_LET_GO
@@ -117,7 +119,7 @@ def test_ps_says_when_jobs_start_or_are_done_and_how_old_that_is(service: Live, 
     JobForecast.objects.create(job=job.pk, made_at=now, **start, place=1, queue=2)
     JobForecast.objects.create(job=runs.pk, made_at=now, **end, place=0, queue=2)
     shown = " ".join(motley("ps").stdout.split())
-    assert re.search(r"FORECAST \d+s AGO", shown)
+    assert re.search(r"FORECAST \(\w+\) \d+s AGO", shown)
     assert "starts in about 4m (2m to 9m)" in shown
     low, median, high = (f"{at.astimezone():%a %H:%M}" for at in end.values())
     assert f"done at {median} ({low} to {high})" in shown
@@ -139,6 +141,40 @@ def test_ps_and_explain_call_overdue_what_every_quantile_of_the_forecast_has_pas
     assert "done at any time (10m overdue)" in listed
     said = " ".join(motley("explain", "waits").stdout.split())
     assert "a start is expected at any time (10m overdue)" in said
+
+
+def test_ps_has_one_zone_which_its_heading_names(service: Live, motley: Motley, zone: Callable[[str], None]) -> None:
+    zone("Asia/Tokyo")
+    now, runs = timezone.now(), service.add("runs", state=State.RUNNING)
+    until = {"code": "begin_time", "detail": "It is not started before 2030-01-01 18:00 UTC.", "numbers": {}}
+    service.add("waits", reasons=[until])
+    ends = {f"finish_{name}": now + timedelta(hours=1) for name in ("low", "median", "high")}
+    JobForecast.objects.create(job=runs.pk, made_at=now, **ends, place=0, queue=1)
+    shown = " ".join(motley("ps").stdout.split())
+    assert "FORECAST (JST)" in shown
+    assert "It is not started before 2030-01-02 03:00 JST." in shown
+    said = " ".join(motley("explain", "waits").stdout.split())
+    assert "2030-01-02 03:00 JST" in said
+
+
+@pytest.mark.parametrize("changed", [{"state": State.STARTING}, {"state": State.RUNNING}, {"held": True}])
+def test_a_start_that_was_forecast_before_the_job_was_held_or_started_is_left_out(
+    service: Live, motley: Motley, changed: dict[str, object]
+) -> None:
+    now, job = timezone.now(), service.add("waits")
+    start = {f"start_{name}": now for name in ("low", "median", "high")}
+    JobForecast.objects.create(job=job.pk, made_at=now, **start, place=1, queue=1)
+    assert "starts now" in motley("ps").stdout
+    Job.objects.filter(pk=job.pk).update(**changed)
+    assert "starts" not in motley("ps").stdout
+
+
+def test_a_rate_that_is_not_known_has_no_source() -> None:
+    used = {"gpu_type": "a100", "gpus": 1, "nodes": 1, "rate": None, "source": "completed", "share": None, "runs": 0}
+    said = Console(width=200, file=io.StringIO(), record=True)
+    said.print(_rates_table([used]))  # type: ignore[list-item]
+    shown = said.export_text()
+    assert ("not known" in shown, "completed" in shown) == (True, False)
 
 
 def test_ps_of_nothing_says_so(motley: Motley) -> None:
@@ -512,6 +548,18 @@ def test_verbs_are_done_to_all_tasks_of_an_array_that_have_not_finished(motley: 
     assert Job.objects.get(name="sweeper").state == State.QUEUED
     assert (motley("wait", "sweep").exit_code, motley("wait", "sweep[0]").exit_code) == (1, 0)
     assert motley("cancel", "sweep").exit_code == 5
+
+
+def test_of_two_arrays_with_one_name_their_ids_are_shown(service: Live, motley: Motley, sweep: list[str]) -> None:
+    motley("submit", "--name", "sweep", "--array", "0-2", "--", "true")
+    ids = {str(pk) for pk in Job.objects.filter(name="sweep").values_list("array", flat=True)}
+    assert len(ids) == 2
+    for words in (["show", "sweep"], ["ps", "--array", "sweep"], ["cancel", "sweep"]):
+        refused = motley(*words)
+        assert (refused.exit_code, "give the id of one" in refused.stderr) == (2, True)
+        assert ids <= set(refused.stderr.split())
+    for array in ids:
+        assert motley("show", array).exit_code == 0
 
 
 def test_show_of_an_array_lists_its_tasks(motley: Motley, sweep: list[str]) -> None:

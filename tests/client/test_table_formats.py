@@ -6,7 +6,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from motley_client.tables.format import by_clock, hours, interval, table, three_digits
+from motley_client.tables.format import by_clock, hours, in_local_zone, interval, table, three_digits
 from motley_client.tables.jobs import LEFT_OUT_FIRST
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -21,6 +21,7 @@ def of(*seconds: float | None) -> dict[str, str | None]:
     ("seconds", "words"),
     [
         ((-60, -30, -20), "at any time (20s overdue)"),
+        ((-15, -12, -8), "at any time (8s overdue)"),
         ((120, 240, 540), "in about 4m (2m to 9m)"),
         ((240, 240, 240), "in about 4m"),
         ((-30, 0, 2), "now"),
@@ -35,10 +36,41 @@ def test_an_interval_tells_once_what_reads_the_same_and_calls_what_is_due_now(se
     assert interval(of(*seconds), NOW) == words
 
 
+@pytest.mark.parametrize(
+    ("zone_name", "sentence", "words"),
+    [
+        ("Europe/Paris", "Not before 2026-12-01 22:30 UTC.", "Not before 2026-12-01 23:30 CET."),
+        ("Europe/Paris", "until 2026-07-01 22:30:05 UTC", "until 2026-07-02 00:30:05 CEST"),
+        (
+            "Europe/Paris",
+            "from 2026-12-01 08:00 to 2026-12-01 09:00 UTC",
+            "from 2026-12-01 09:00 to 2026-12-01 10:00 CET",
+        ),
+        (
+            "Europe/Paris",
+            "from 2026-10-25 00:30 to 2026-10-25 01:30 UTC",
+            "from 2026-10-25 02:30 CEST to 2026-10-25 02:30 CET",
+        ),
+        ("Asia/Kathmandu", "at 2026-12-01 08:00 UTC", "at 2026-12-01 13:45 UTC+05:45"),
+        ("Europe/Paris", "at 2026-02-31 08:00 UTC", "at 2026-02-31 08:00 UTC"),
+        ("UTC", "at 2026-12-01 08:00 UTC", "at 2026-12-01 08:00 UTC"),
+    ],
+)
+def test_moments_of_a_sentence_are_in_the_zone_of_this_machine(zone, zone_name, sentence, words):
+    zone(zone_name)
+    assert in_local_zone(sentence) == words
+
+
 def test_times_that_read_the_same_are_one():
     clock = f"{NOW.astimezone():%H:%M}"
-    assert by_clock(of(1, 5, 40), NOW) == f"at about {clock}"
-    assert by_clock(of(1, 5, 90), NOW).startswith(f"at {clock} ({clock} to ")
+    assert by_clock(of(1, 5, 40), NOW, with_zone=False) == f"at about {clock}"
+    assert by_clock(of(1, 5, 90), NOW, with_zone=False).startswith(f"at {clock} ({clock} to ")
+
+
+def test_times_by_the_clock_name_their_zone(zone):
+    zone("Asia/Tokyo")
+    assert by_clock(of(0, 90, 180), NOW).endswith(") JST")
+    assert by_clock(of(-90, -60, -30), NOW) == "at any time (30s overdue)"
 
 
 @pytest.mark.parametrize(

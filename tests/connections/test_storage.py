@@ -146,7 +146,7 @@ def test_a_gang_larger_than_the_nodes_with_its_storage_is_refused(cluster: Lab, 
     storage("scratch", "far")
     fault = refusal(cluster, mounts=["scratch"], gpus=2)
     assert (fault["code"], fault["pointer"]) == ("gang_too_large", "/gpus")
-    assert "these CPUs, memory and storage: 1 A100" in fault["detail"]
+    assert " with the requested storage; the most possible: 1 A100" in fault["detail"]
 
 
 @pytest.mark.parametrize("mounts", ["data", [1, {}], ["data", "data"], ["x" * 41], ["da\nta"]])

@@ -124,6 +124,22 @@ def test_what_may_change_changes(ada: APIClient, queued: Job, body: dict[str, An
     assert (answer.status_code, answer.json()["spec"][field]) == (200, value)
 
 
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"deadline": "x"}, "e.g. 2030-12-31T18:00:00Z, or a time from now, e.g. now+2h."),
+        ({"deadline": 3}, "e.g. 2030-12-31T18:00:00Z, or a time from now, e.g. now+2h."),
+        ({"weight": -1}, "Write a number from 0.000001 to 1,000,000; 1 is usual."),
+        ({"weight": "x"}, "Write a number from 0.000001 to 1,000,000; 1 is usual."),
+    ],
+)
+def test_a_value_that_is_none_of_the_field_is_refused_with_its_form(
+    ada: APIClient, queued: Job, body: dict[str, Any], words: str
+) -> None:
+    (fault,) = change(ada, queued, **body).json()["errors"]
+    assert fault["detail"].endswith(words)
+
+
 @pytest.mark.parametrize("field", ["time_limit", "deadline"])
 def test_null_lifts_a_limit(ada: APIClient, cluster: Lab, field: str) -> None:
     job = cluster.submit(time_limit="2h", deadline="2030-01-01T00:00:00Z")

@@ -346,6 +346,7 @@ FAULTY: list[tuple[str, Any, str]] = [
     ("array", "0-10:0", "/array"),
     ("array", "0-9999,10000", "/array"),
     ("array", ",".join(["0-9999"] * 3), "/array"),
+    ("array", "0-100000", "/array"),
     ("array", {"start": 0, "end": 1, "at_a_time": 0}, "/array/at_a_time"),
     ("array", {"start": 0, "end": 1, "at_a_time": 10**30}, "/array/at_a_time"),
     ("tags", {"a": "two\nlines"}, "/tags/a"),
@@ -384,6 +385,20 @@ def test_the_least_gang_must_be_able_to_share_a_batch() -> None:
 @pytest.mark.parametrize(("field", "value", "pointer"), FAULTY, ids=lambda value: str(value)[:30])
 def test_a_fault_is_named_by_its_place(field: str, value: Any, pointer: str) -> None:
     assert pointers(LEAST | {field: value}) == {pointer}
+
+
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [
+        ("0-100000", "0-100000: an array has at most 10,000 tasks, these are 100,001."),
+        ({"end": 10_000}, "0-10000: an array has at most 10,000 tasks, these are 10,001."),
+        ("1,20000", "1,20000: the last index may be at most 9,999 above the first, which is 1."),
+        ({"start": 5, "end": 1}, "5-1: the last index must not be less than the first."),
+    ],
+)
+def test_of_the_limits_of_an_array_the_one_that_is_broken_is_told(array: Any, words: str) -> None:
+    (fault,) = faults(LEAST | {"array": array})
+    assert fault["detail"] == words
 
 
 @pytest.mark.parametrize("data", [None, "job", 5, [LEAST], []])

@@ -58,6 +58,25 @@ def test_what_no_node_can_hold_is_refused_with_the_largest_possible(
     assert largest in fault["detail"]
 
 
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"gpus": 16}, "No GPU type has room for 16 GPUs of one job; the most possible: 8 A100, 2 T4."),
+        ({"gpus": 8, "cpus_per_gpu": 16}, "8 GPUs of one job with the requested CPUs; the most possible: 2"),
+        ({"gpus": 8, "memory_per_gpu": "128GiB"}, "8 GPUs of one job with the requested memory; the most possible: 2"),
+        (
+            {"gpus": 8, "cpus_per_gpu": 16, "memory_per_gpu": "9GiB", "gpu_memory": "9GiB"},
+            "8 GPUs of one job with the requested CPUs, memory and GPU memory; the most possible: 2",
+        ),
+        ({"gpus": 5}, "the most possible: 8 A100, 2 T4. A job has equally many on each of its nodes, unless"),
+    ],
+)
+def test_a_refused_number_of_gpus_is_told_with_the_limits_that_were_given_and_no_others(
+    cluster: Lab, asked: dict[str, Any], words: str
+) -> None:
+    assert words in refusal(cluster, **asked)["detail"]
+
+
 @pytest.mark.parametrize("asked", [{"gpus": 8}, {"gpus": 5, "uneven_gang": True}, {"gpus": {"min": 1, "max": 64}}])
 def test_what_some_nodes_can_hold_is_accepted(cluster: Lab, asked: dict[str, Any]) -> None:
     assert cluster.submit(**asked).state == Job.State.QUEUED

@@ -114,6 +114,13 @@ def test_every_unknown_parameter_is_told_with_the_nearest_that_there_is(world: W
     assert "Did you mean 'team'?" in faults["/teem"]
 
 
+def test_a_parameter_that_other_services_have_is_told_with_our_name(world: World) -> None:
+    answer: Any = world.callers["member"].get("/api/v1/jobs?page_size=0&offset=5")
+    faults = {fault["pointer"]: fault["detail"] for fault in answer.json()["errors"]}
+    assert "Did you mean 'limit'?" in faults["/page_size"]
+    assert "Did you mean 'cursor'?" in faults["/offset"]
+
+
 def test_a_name_that_utf_8_cannot_write_is_told_escaped(world: World) -> None:
     answer: Any = world.callers["member"].get("/api/v1/jobs?%ed%b2%80=1&a~/b=2")
     assert answer.status_code == 400

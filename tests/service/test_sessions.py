@@ -4,6 +4,7 @@ import os
 import pty
 import re
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -80,6 +81,20 @@ def test_a_port_of_the_job_is_reached_through_the_service(service: Service, clie
             tunnel.send_signal(signal.SIGINT)
             tunnel.communicate()
             assert tunnel.returncode == 0
+
+
+def test_a_port_that_is_the_commands_own_is_refused_through_the_service(service: Service, client: Client) -> None:
+    with running(service, client) as job:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            number = taken.getsockname()[1]
+        with started(service, "port", job, str(number)) as tunnel:
+            assert tunnel.stdout is not None
+            address = tunnel.stdout.readline().split()[0]
+            with pytest.raises(httpx.TransportError):
+                httpx.get(address)
+            tunnel.send_signal(signal.SIGINT)
+            _, errors = tunnel.communicate()
+        assert f"port {number} of the job's node is this command's own" in errors
 
 
 def test_a_session_ends_with_its_job(service: Service, client: Client) -> None:

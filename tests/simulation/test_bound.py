@@ -14,6 +14,7 @@ from tests.reference import reference
 
 HEADER = "name,arrival_s,gpus,min_gpus,max_gpus,duration_s,gpu_types"
 HOUR_S = 3600
+TWO_JOBS = ((0, 1, 1000), (0, 1, 1000))
 
 
 @pytest.fixture
@@ -145,8 +146,8 @@ def test_epochs_whose_rates_grow_count_at_the_best_rate_of_each():
 
 @pytest.fixture
 def call(capsys, tmp_path):
-    def called(*words, cluster="v100=1", command="bound"):
-        path = written(tmp_path, [(0, 1, 1000), (0, 1, 1000)])
+    def called(*words, cluster="v100=1", command="bound", jobs=TWO_JOBS):
+        path = written(tmp_path, jobs)
         with pytest.raises(SystemExit) as left:
             main([command, str(path), "--format", "csv", "--cluster", cluster, *words])
         return left.value.code or 0, *capsys.readouterr()
@@ -161,6 +162,21 @@ def test_the_command_prints_json_and_a_table(call):
     assert found["avg_jct_h"] * HOUR_S == pytest.approx(1500, rel=0.01)
     assert found.keys() >= {"jobs", "cannot_run", "makespan_h", "alone_jct_h", "gap", "intervals", "wall_s"}
     assert "No schedule of this trace has a lower mean completion time" in call()[1]
+
+
+def test_the_table_explains_each_figure_and_says_which_jobs_do_not_count(call):
+    _, out, _ = call(jobs=[*TWO_JOBS, (0, 4, 1000)])
+    assert "This is of 2 of its 3 jobs: 1 cannot run on this cluster and does not count." in out
+    figures = json.loads(call("--json")[1])
+    rows = {line.split()[1]: line for line in out.splitlines() if line.startswith("│")}
+    assert rows.keys() == figures.keys()
+    assert all(len(row.strip("│ ").split("│")[2].split()) > 2 for row in rows.values())
+    assert "do not count" not in call()[1].splitlines()[-1]
+
+
+def test_of_jobs_that_all_cannot_run_there_is_no_bound(call):
+    code, out, _ = call(jobs=[(0, 4, 1000)])
+    assert (code, "There is no bound: no job of this trace can run on this cluster." in out) == (0, True)
 
 
 @pytest.mark.parametrize(

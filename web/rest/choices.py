@@ -9,6 +9,8 @@ from rest_framework import serializers
 MOST_NAMED = 20
 MOST_CHARACTERS = 100
 """Of what was sent; more is not repeated."""
+ELSEWHERE = {"page_size": "limit", "per_page": "limit", "page": "cursor", "offset": "cursor"}
+"""Our names of parameters that other services name otherwise."""
 
 
 def not_one_of(value: Any, choices: Iterable[Any]) -> str:
@@ -28,7 +30,10 @@ def shortened(value: Any) -> str:
 
 def guess_of(name: str, known: Iterable[str]) -> str:
     """Question whether the nearest name was meant, with a space before it; empty if none is near."""
-    near = get_close_matches(name, list(known), n=1) if len(name) <= MOST_CHARACTERS else []
+    names = list(known)
+    if (meant := ELSEWHERE.get(name)) in names:
+        return f" Did you mean {meant!r}?"
+    near = get_close_matches(name, names, n=1) if len(name) <= MOST_CHARACTERS else []
     return f" Did you mean {near[0]!r}?" if near else ""
 
 

@@ -94,7 +94,7 @@ def throughputs_table(rates: Iterable[Throughput], *, now: datetime) -> Renderab
 def occupancy(node: Node, now: datetime) -> str:
     """Jobs left on a node that is out of service, and when it will be empty: `3 jobs, empty in 20m`.
 
-    By forecasts of their ends it is `3 jobs, empty at 17:00 (16:20 to 18:30)`.
+    By forecasts of their ends it is `3 jobs, empty at 17:00 (16:20 to 18:30) CET`.
     """
     if node["empty"]:
         return "empty"

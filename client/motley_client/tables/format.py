@@ -15,11 +15,14 @@ from motley_client.terminal import sanitized, sanitized_lines
 Cell = str | Text
 NOW, NOW_S = "now", 5
 """What is less than so many seconds away is now: a forecast is made less often."""
-LATE, LATE_S = "at any time ({} overdue)", 15
+LATE, LATE_S = "at any time ({} overdue)", NOW_S
 """What should have happened so many seconds ago, by the latest quantile: after `starts`, `done` and `is expected`."""
 LEAST_PLAIN, LEAST_WHOLE = 0.001, 999.5
 """Smaller values are shown as `< 0.001`; from the second value on, `.3g` would write an exponent."""
 BEYOND = "more than 3d"
+UTC_TIME = r"(\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?)"
+UTC_TIMES = re.compile(rf"{UTC_TIME}(?: to {UTC_TIME})? UTC")
+"""Moments as the service writes them in sentences."""
 
 
 LONGEST_NAME = 24
@@ -166,12 +169,13 @@ def _from_now(at: str | None, now: datetime) -> str:
     return duration(seconds) if seconds >= NOW_S else NOW
 
 
-def by_clock(found: Interval, now: datetime) -> str:
+def by_clock(found: Interval, now: datetime, *, with_zone: bool = True) -> str:
     """Local times at which an event is expected, with the day where it is not today."""
     if not found["median"] or _overdue_s(found, now) >= LATE_S:
         return interval(found, now)
     low, median, high = (_clock(at, now) if at else BEYOND for at in (found["low"], found["median"], found["high"]))
-    return f"at about {median}" if low == high else f"at {median} ({low} to {high})"
+    zone = f" {zone_at(now)}" if with_zone else ""
+    return (f"at about {median}" if low == high else f"at {median} ({low} to {high})") + zone
 
 
 def _clock(at: str, now: datetime) -> str:
@@ -182,6 +186,30 @@ def _clock(at: str, now: datetime) -> str:
 def local_minute(at: str) -> str:
     """Date and time in the zone of this machine: `2026-11-26 22:00 CET`."""
     return f"{datetime.fromisoformat(at).astimezone():%Y-%m-%d %H:%M %Z}"
+
+
+def zone_at(at: datetime) -> str:
+    """Abbreviation of this machine's zone at that time, e.g. CEST; where it has none, its offset: UTC+05:45."""
+    local = at.astimezone()
+    name = local.tzname() or ""
+    return name if name[:1].isalpha() else f"UTC{local.isoformat()[-len('+00:00') :]}"
+
+
+def in_local_zone(sentence: str) -> str:
+    """The sentence with times that are written as `2026-11-28 14:05 UTC` in the zone of this machine."""
+    return UTC_TIMES.sub(_in_local_zone, sentence)
+
+
+def _in_local_zone(found: re.Match[str]) -> str:
+    try:
+        moments = [datetime.fromisoformat(f"{text}+00:00") for text in found.groups() if text]
+    except ValueError:  # the 31st of February
+        return found[0]
+    form = "%Y-%m-%d %H:%M:%S" if found[1].count(":") > 1 else "%Y-%m-%d %H:%M"
+    times, zones = [f"{at.astimezone():{form}}" for at in moments], [zone_at(at) for at in moments]
+    if len(set(zones)) == 1:
+        return f"{' to '.join(times)} {zones[0]}"
+    return " to ".join(f"{time} {zone}" for time, zone in zip(times, zones, strict=True))
 
 
 def number(value: float | None, form: str = "{:.3g}") -> str:

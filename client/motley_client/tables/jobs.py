@@ -36,6 +36,7 @@ from motley_client.tables.format import (
     by_clock,
     duration,
     gib,
+    in_local_zone,
     interval,
     key_values,
     lines_of,
@@ -45,6 +46,7 @@ from motley_client.tables.format import (
     to_the_second,
     until,
     when,
+    zone_at,
 )
 from motley_client.terminal import sanitized
 
@@ -82,12 +84,27 @@ def jobs_table(jobs: Iterable[Job], *, now: datetime, array: Array | None = None
     """The jobs, below the progress of their array if they are of one."""
     listed = list(jobs)
     made = [found["made_at"] for job in listed if (found := job.get("forecast"))]
-    coming = (f"FORECAST {age(min(made), now)} AGO",) if made else ()
+    coming = (f"FORECAST ({zone_at(now)}) {age(min(made), now)} AGO",) if made else ()
     headings = ("NAME", "ID", "TEAM", "STATE", "GPUS", "PROGRESS", "AGE", *coming, "REASON")
     short = short_ids(job["id"] for job in listed)
     rows = [_job_row(job, short[job["id"]], now, with_forecast=bool(made)) for job in listed]
     drawn = table(headings, rows, empty="No jobs.", left_out_first=LEFT_OUT_FIRST)
     return Group(Text(sanitized(f"{array['name']}: {array['summary']}")), drawn) if array else drawn
+
+
+def namesakes_table(newest: Iterable[Job], *, now: datetime) -> RenderableType:
+    """Arrays, and a job that is of none, which have one name: their ids are whole, as commands take them."""
+    rows = [
+        (
+            job["name"],
+            job["array"] or job["id"],
+            "array" if job["array"] else "job",
+            job["team"],
+            age(job["created_at"], now),
+        )
+        for job in newest
+    ]
+    return table(("NAME", "ID", "KIND", "TEAM", "AGE"), rows, empty="", left_out_first=("AGE", "TEAM"))
 
 
 def job_details(
@@ -128,7 +145,8 @@ def job_details(
 def _message_and_reasons(message: str, reasons: Sequence[Reason]) -> list[tuple[str, Cell]]:
     """The message, and why the job waits; the message is left out where it is the first reason."""
     said = message if not reasons or not reasons[0]["detail"].startswith(message) else ""
-    return [("message", said), *(("reason", f"{reason['code']}: {reason['detail']}") for reason in reasons)]
+    lines = [("message", said), *(("reason", f"{reason['code']}: {reason['detail']}") for reason in reasons)]
+    return [(name, in_local_zone(line)) for name, line in lines]
 
 
 def _work_lost(gpu_s: float) -> str:
@@ -180,7 +198,9 @@ def _in_time(found: QueueForecast) -> str:
 
 def _next_event(found: QueueForecast, now: datetime) -> str:
     """`starts in about 4m (2m to 9m)`, or of a job that holds GPUs `done at 15:40 (15:10 to 16:30)`."""
-    return f"starts {interval(found['start'], now)}" if found["start"] else f"done {by_clock(found['finish'], now)}"
+    if found["start"]:
+        return f"starts {interval(found['start'], now)}"
+    return f"done {by_clock(found['finish'], now, with_zone=False)}"  # the heading names it
 
 
 def _watched(watched: JobGpus, now: datetime) -> list[tuple[str, Cell]]:
@@ -250,7 +270,7 @@ def events_table(events: Iterable[Event], *, now: datetime) -> RenderableType:
             event["kind"],
             number(event["attempt"], "{}"),
             event["actor"] or "",
-            event["message"],
+            in_local_zone(event["message"]),
         )
         for event in events
     ]
@@ -263,14 +283,14 @@ def explanation(job: Job, answer: Explanation, *, now: datetime) -> RenderableTy
         ("job", f"{job['name']} ({job['id']})"),
         ("state", state_of(job)),
         *_message_and_reasons(answer["message"], answer["reasons"]),
-        *(("figures", reason["figures"]) for reason in answer["reasons"] if reason.get("figures")),
+        *(("figures", in_local_zone(reason["figures"])) for reason in answer["reasons"] if reason.get("figures")),
         *_in_the_queue(answer.get("outlook"), now),
         *_deadline(answer.get("deadline"), now),
         *_waking(answer.get("waking", ()), now),
         ("CPUs and memory", answer.get("cpu_memory", "")),
         ("Measurement", answer.get("measurement", "")),
         *_remaining(answer.get("remaining")),
-        ("placement", placement["detail"] if (placement := answer.get("placement")) else ""),
+        ("placement", in_local_zone(placement["detail"]) if (placement := answer.get("placement")) else ""),
         *_checkpoints(answer.get("checkpoints"), forecast=answer.get("deadline")),
         ("latest round", "" if job["finished_at"] else number(answer["round"], "{}")),
         *_would_start(answer.get("would_start")),
@@ -299,7 +319,7 @@ def _in_the_queue(found: QueueOutlook | None, now: datetime) -> list[tuple[str, 
     if found is None:
         return []
     made = f"(forecast {age(found['made_at'], now)} ago)"
-    return [("queue", f"{found['detail']}; a start is expected {interval(found['start'], now)} {made}")]
+    return [("queue", f"{in_local_zone(found['detail'])}; a start is expected {interval(found['start'], now)} {made}")]
 
 
 def _deadline(found: DeadlineOutlook | None, now: datetime) -> list[tuple[str, Cell]]:
@@ -345,7 +365,8 @@ def _remaining(found: Remaining | None) -> list[tuple[str, Cell]]:
 def _would_start(found: WouldStart | None) -> list[tuple[str, Cell]]:
     if found is None:
         return []
-    return [*(("would start", option["detail"]) for option in found["options"]), ("", found["note"])]
+    lines = [*(("would start", option["detail"]) for option in found["options"]), ("", found["note"])]
+    return [(name, in_local_zone(line)) for name, line in lines]
 
 
 def plan_table(plan: Plan, *, now: datetime) -> RenderableType:
@@ -354,11 +375,11 @@ def plan_table(plan: Plan, *, now: datetime) -> RenderableType:
     rows = [_option_row(option) for option in plan["options"]]
     drawn = table(headings, rows, empty="No GPU type of this cluster can run this job.")
     lines = (plan["note"], _outlook(plan.get("forecast"), now))
-    return Group(drawn, *(Text(sanitized(line)) for line in lines if line))
+    return Group(drawn, *(Text(sanitized(in_local_zone(line))) for line in lines if line))
 
 
 def _outlook(found: JobForecast | None, now: datetime) -> str:
-    """`Forecast: starts in about 4m (2m to 9m), done at 15:40 (15:10 to 16:30).`, or why there is none."""
+    """`Forecast: starts in about 4m (2m to 9m), done at 15:40 (15:10 to 16:30) CET.`, or why there is none."""
     if found is None:
         return ""
     if (coming := found["forecast"]) is None or coming["start"] is None:
@@ -403,11 +424,13 @@ def rate(job: Job) -> str:
 def reason_of(job: Job) -> str:
     """First reason why the job waits; for other jobs their message."""
     waiting = job["state"] in ACTIVE_STATES and job["reasons"]
-    return job["reasons"][0]["detail"] if waiting else job["message"]
+    return in_local_zone(job["reasons"][0]["detail"] if waiting else job["message"])
 
 
 def _job_row(job: Job, short_id: str, now: datetime, *, with_forecast: bool) -> Sequence[Cell]:
     found = job.get("forecast")
+    if found and found["start"] and (job["held"] or job["state"] != "queued"):
+        found = None  # it was made before
     return (
         display_name(job),
         short_id,
@@ -427,12 +450,12 @@ def _option_row(option: PlanOption) -> Sequence[Cell]:
         _gpus_of_option(option),
         str(option["nodes"] or ""),
         number(option["rate"]) or ("not known" if option["nodes"] else ""),
-        option["source"] or "",
+        "" if option["rate"] is None else option["source"] or "",
         three_digits(option["cost_per_hour"]),
         "" if option["run_seconds"] is None else duration(option["run_seconds"]),
         three_digits(option["cost"]),
         str(option["free_gpus"]),
-        "now" if option["can_start_now"] else option["reason"],
+        "now" if option["can_start_now"] else in_local_zone(option["reason"]),
     )
 
 
@@ -450,7 +473,7 @@ def _rates_table(rates: Iterable[RateUsed]) -> RenderableType:
             f"{used['gpus']} {used['gpu_type']}",
             str(used["nodes"]),
             _rate_with_limits(used),
-            f"{used['source']}{_on_runs(used.get('runs', 0))}",
+            "" if used["rate"] is None else f"{used['source']}{_on_runs(used.get('runs', 0))}",
             number(used["share"], "{:.0%}"),
         )
         for used in rates

@@ -20,7 +20,17 @@ from motley_client.responses import (
     Usage,
     UsageReport,
 )
-from motley_client.tables.format import Cell, age, duration, key_values, number, table, three_digits, when
+from motley_client.tables.format import (
+    Cell,
+    age,
+    duration,
+    in_local_zone,
+    key_values,
+    number,
+    table,
+    three_digits,
+    when,
+)
 
 
 def shares_table(teams: Iterable[Team]) -> RenderableType:
@@ -241,7 +251,7 @@ def _decisions_table(decisions: Iterable[Decision]) -> RenderableType:
             one["job"],
             f"{one['gpus']} {one['gpu_type']}" if one["gpu_type"] else "waits",
             number(one["share"], "{:.0%}"),
-            one["reasons"][0]["detail"] if one.get("reasons") else "",
+            in_local_zone(one["reasons"][0]["detail"]) if one.get("reasons") else "",
         )
         for one in decisions
     ]
