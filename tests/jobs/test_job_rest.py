@@ -113,7 +113,8 @@ def test_pages_repeat_nothing_while_jobs_arrive(cluster: Lab, ada: APIClient) ->
 
 def test_a_page_has_at_most_two_hundred_jobs(cluster: Lab, ada: APIClient) -> None:
     cluster.submit(array={"start": 0, "end": 250})
-    assert len(next(pages(ada, 1000))) == 200
+    assert len(next(pages(ada, 200))) == 200
+    assert ada.get("/api/v1/jobs?limit=201").status_code == 400
 
 
 def queries_of(client: APIClient, route: str) -> int:

@@ -217,9 +217,11 @@ class Stack(Deployment):
         return self.members[copy]
 
     def down(self) -> None:
-        for member in reversed(self.members.values()):
-            if member.running:
-                member.end()
+        """Stop each before what it depends on: a worker of Celery whose broker is gone looks for it, and does not end."""
+        copies = [name for name in self.members if name not in self.specs]
+        for name in [*copies, *reversed(_in_order(self.specs))]:
+            if self.members[name].running:
+                self.members[name].end()
 
     @property
     def url(self) -> str:
