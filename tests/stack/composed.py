@@ -217,7 +217,7 @@ class Stack(Deployment):
         return self.members[copy]
 
     def down(self) -> None:
-        """Stop each before what it depends on: a worker of Celery whose broker is gone looks for it, and does not end."""
+        """Stop each before those that it depends on: a worker of Celery whose broker is gone does not end."""
         copies = [name for name in self.members if name not in self.specs]
         for name in [*copies, *reversed(_in_order(self.specs))]:
             if self.members[name].running:
