@@ -3,24 +3,19 @@
 import json
 import random
 import re
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from engines.protocol import EngineError, StopReason
 from engines.sessions.frames import Frames, Kind
-from engines.sessions.session import LEADS_BACK
 from engines.supervision.isolation import PREFIXES, best_isolation
 from engines.supervision.rank import PACKAGE_PARENT
-from motley_client import sessions as client
-from motley_client.errors import ServerError
-from tests.engines.engine_lab import GIVE_UP_AFTER_S, Lab, python, until
+from tests.engines.engine_lab import Lab, python, until
 from tests.engines.test_engine_setup import GRACE
 
 LONG_S = f"3600.{random.randrange(10**9)}"
@@ -317,54 +312,6 @@ def test_connections_to_a_port_of_the_job_are_served_side_by_side(lab: Lab) -> N
         one.frames.send(Kind.DATA, b"again", connection=2)
         assert one.until(Kind.DATA, connection=2) == b"AGAIN"
         assert one.until(Kind.END, connection=2) == b""
-    end(lab, attempt)
-
-
-class Piped:
-    """The frames of an engine's session, as the client of `motley port` has them over its WebSocket."""
-
-    def __init__(self, one: Session) -> None:
-        self._one = one
-        self.opened = 0
-
-    def send(self, kind: Kind, data: bytes = b"", connection: int = 0) -> None:
-        self.opened += kind == Kind.OPEN
-        self._one.frames.send(Kind(kind), data, connection)
-
-    def receive(self) -> client.Frame | None:
-        frame = self._one.frames.receive()
-        return frame and client.Frame(client.Kind(frame.kind), frame.connection, frame.data)
-
-    def why_closed(self) -> str:
-        return "its process has ended"
-
-
-@contextmanager
-def forwarded(lab: Lab, attempt: int, theirs: int, server: socket.socket) -> Iterator[tuple[Piped, list[str]]]:
-    """`motley port` between this listener and the port of the job, and what it has said."""
-    said: list[str] = []
-    with session(lab, attempt, {"port": theirs}) as one:
-        forwarding = client.Forwarding(cast("Any", piped := Piped(one)), server, on_error=said.append)
-        with ThreadPoolExecutor() as pool:
-            ended = pool.submit(forwarding.run)
-            try:
-                yield piped, said
-            finally:
-                one.process.kill()
-            assert isinstance(ended.exception(), ServerError)
-
-
-@pytest.mark.local_only
-def test_a_port_that_is_the_clients_own_is_refused_and_not_connected_to_itself(lab: Lab) -> None:
-    attempt = running(lab)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        theirs = server.getsockname()[1]
-        with forwarded(lab, attempt, theirs, server) as (piped, said):
-            for _ in range(2):
-                with socket.create_connection(server.getsockname(), GIVE_UP_AFTER_S) as caller:
-                    assert caller.recv(100) == b""
-            assert piped.opened == 2
-    assert said == 2 * [LEADS_BACK.format(theirs)]
     end(lab, attempt)
 
 

@@ -137,7 +137,7 @@ def test_who_may_not_change_jobs_has_no_session(service: Service, client: Client
 def test_a_job_that_does_not_run_says_so(service: Service, client: Client) -> None:
     job = submitted(service, "short", "true")
     client.wait(job)
-    with pytest.raises(Conflict, match="a session needs a running job"):
+    with pytest.raises(Conflict, match="its sessions with it"):
         opened(client, job)
 
 
