@@ -109,7 +109,7 @@ BAD = [
     Bad("weight", 5, "a weight of at most 1"),
     Bad("weight", inf, "a number from 0.000001"),
     Bad("weight", HUGE, "a number from 0.000001 to 1,000,000"),
-    Bad("deadline", "tomorrow", "e.g. 2030-12-31T18:00:00Z, or a time from now, e.g. now+2h"),
+    Bad("deadline", "eventually", "e.g. 2030-12-31T18:00:00Z, or a time from now, e.g. now+2h"),
     Bad("deadline", "2001-01-01T00:00:00Z", "a time in the future"),
     Bad("time_limit", "soon", "e.g. 48h"),
     Bad("time_limit", -1, "e.g. 48h"),
