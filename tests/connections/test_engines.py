@@ -395,7 +395,7 @@ def test_a_gang_that_no_engine_alone_could_run_is_refused(lab: Lab, link: Link) 
     lab.node("n2", "v100", gpus=1)
     with pytest.raises(InvalidSpec) as refused:
         lab.submit(gpu_types=["v100"], gpus=2)
-    assert "1 V100. A gang runs at one engine." in str(refused.value.faults)
+    assert "1 V100. All GPUs of a job are at one engine." in str(refused.value.faults)
 
 
 # -- options -----------------------------------------------------------------------------------------------------
