@@ -20,7 +20,7 @@ class TeamDemand(NamedTuple):
     """GPUs of a team's jobs."""
 
     waiting: int = 0
-    """GPUs of jobs that could start now, each counted with its smallest gang."""
+    """GPUs for which startable jobs ask, each job counted with its smallest gang."""
     most: int = 0
     """The most that these and the running ones can use."""
 

@@ -143,7 +143,7 @@ class DayOfUse:
 
 
 def hours_of_days(now: datetime, zone: tzinfo = UTC) -> list[DayOfUse]:
-    """Utilization by day and hour of the zone, the latest day first."""
+    """Utilization by day and hour in this time zone, the latest day first."""
     first = now.astimezone(zone).date() - timedelta(days=HEAT_DAYS - 1)
     since = datetime.combine(first, time(), zone)
     rows = GpuTypeUsage.objects.filter(minute__gte=since).values(bucket=Bucket(F("minute"), seconds=QUARTER_S))

@@ -104,7 +104,7 @@ def _against(share: TeamShare) -> str:
 
 
 def _is_sated(share: TeamShare) -> bool:
-    """Whether a team could use no more GPUs over the window."""
+    """Whether the team's jobs could not have used more GPUs over the window."""
     return share.waiting_gpus < LEAST_WAITING
 
 

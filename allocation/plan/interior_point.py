@@ -39,13 +39,13 @@ from allocation.types import Floats
 
 MOST_ITERATIONS = 150
 TO_BOUNDARY = 0.99
-"""Part of the way to the boundary that a step goes at most."""
+"""Longest step, as a fraction of the distance to the boundary."""
 ROUNDING = 1e-6
 """Part of the capacity of an interval that rounding errors may be."""
 START_LEVEL = 10.0
 """Complementarity of the first point's time rows, as a multiple of the cost that an average piece of a job has."""
 NOTHING = 1e-6
-"""Part of the cost of all work being late below which a cost is taken to be none."""
+"""Cost, relative to that of all work being late, below which it counts as zero."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +121,7 @@ class _Method:
         return float((self.g * self.p).sum()) + sum(it.gap for it in self.jobs)
 
     def is_within(self, gap: float) -> bool:
-        """Whether the gap is reached, and the rows of capacity hold but for what `fit` takes back."""
+        """Whether the optimality gap is reached and capacity is exceeded by no more than `fit` can remove."""
         reached = self.gap <= gap * max(self.value, NOTHING * self._latest)
         return reached and bool((np.abs(self._capacity_error()) <= ROUNDING * self.room).all())
 
@@ -165,11 +165,11 @@ class _Method:
         return scipy.linalg.cholesky(matrix, lower=True, overwrite_a=True), scale
 
     def _capacity_error(self) -> Floats:
-        """Rounding errors (T, n) of the rows of capacity, which the next step takes back."""
+        """Residual (T, n) of the capacity constraints from rounding, which the next step removes."""
         return self.room - self.g - sum((it.used for it in self.jobs), np.zeros_like(self.g))
 
     def fit(self, room: Floats) -> None:
-        """Take back what stands for no time or capacity, and from all jobs alike what is over it by rounding errors."""
+        """Remove work without time or capacity, and scale all jobs down where rounding errors exceed the capacity."""
         for it in self.jobs:
             it.close(room > 0)
         used = sum((it.used for it in self.jobs), np.zeros_like(room))

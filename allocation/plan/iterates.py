@@ -8,7 +8,7 @@ from allocation.types import Bools, Floats
 MOST_CORRECTION = 10.0
 """Second-order terms of a step at most, as a multiple of the complementarity that is aimed at."""
 SHARE = 0.7
-"""Part of what is possible that the first point uses of intervals, capacity and work."""
+"""Fraction of time, capacity and work that the starting point uses: it lies in the interior of all constraints."""
 
 
 class JobIterates:
@@ -27,7 +27,7 @@ class JobIterates:
         self.complementarities = float(self.count.sum()) * (Q * V + Q + 1)
 
     def _by_interval(self, values: Floats) -> Floats:
-        """Sums (b, T, …) over the pieces of each interval."""
+        """Sum over the pieces of each interval: (b, Q, …) to (b, T, …)."""
         if self._pieces == 1:
             return values
         b, Q = values.shape[:2]
@@ -50,7 +50,7 @@ class JobIterates:
         return self._used(self.x[:, q])
 
     def _used(self, seconds: Floats) -> Floats:
-        """GPU-seconds (n,) of seconds (b, V)."""
+        """GPU-seconds (n,) that the block uses if its jobs run for these seconds (b, V) in each configuration."""
         used: Floats = np.einsum("i,iv,ivj->j", self.count, seconds, self._u, optimize=True)
         return used
 
@@ -70,7 +70,7 @@ class JobIterates:
         return self._by_interval(gains).sum(axis=0), self._by_interval(gpu_s).sum(axis=0)
 
     def _work(self, x: Floats) -> Floats:
-        """Part of the work (b, Q) that seconds x do in each piece."""
+        """Fraction (b, Q) of each job's work that is done in each piece, where it runs for the seconds x (b, Q, V)."""
         done: Floats = np.matmul(x, self._f[..., None])[..., 0]
         return done
 
@@ -97,7 +97,7 @@ class JobIterates:
         return float(self.count @ (inside + self.z * (self.late - self.alpha)))
 
     def normal_matrix(self) -> tuple[Floats, Floats]:
-        """Parts of the system in the prices: blocks (T, n, n) of its diagonal, and what is subtracted (T n, T n)."""
+        """Schur complement in the prices: block diagonal (T, n, n), and the matrix (T n, T n) subtracted from it."""
         self._D = self.x / self.s
         sums = np.matmul(self._D, self._sums)
         self._h1, self._hf, self._hu = sums[..., 0] + self.r / self.sigma, sums[..., 1], sums[..., 2:]
@@ -132,7 +132,7 @@ class JobIterates:
         self._to = (x, r, z)
 
     def right_side(self) -> Floats:
-        """Part (T, n) of the right side of the system in the prices."""
+        """The block's term (T, n) of the right-hand side of the Schur complement system."""
         x, r, z = self._to
         sums = np.matmul(x, self._sums)
         self._time = sums[..., 0] + r
@@ -167,7 +167,7 @@ class JobIterates:
         self.x[needs] = 0
 
     def step(self, primal: float, dual: float) -> None:
-        """Go so far."""
+        """Move by these step lengths along the primal and the dual direction."""
         self.x += primal * self._dx
         self.s += dual * self._ds
         self.r, self.z = self.r + primal * self._dr, self.z + primal * self._dz

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from uuid import UUID
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import InterfaceError, OperationalError, transaction
 
@@ -19,11 +20,12 @@ from audit_app.models import Action
 from audit_app.services import note
 from jobs_app.errors import Conflict, InvalidSpec, JobIsFinished
 from jobs_app.lifecycle.commands import cancel_job
-from jobs_app.models import Job, RecurringJob, RecurringRun
+from jobs_app.models import Job, NotificationTarget, RecurringJob, RecurringRun
+from jobs_app.notifications.outbox import Announcement, write
+from jobs_app.notifications.recipients import targets_of
 from jobs_app.submission.admission import Admitted
 from jobs_app.submission.submit import enter
 from scheduler_app.recurring_jobs.admission import admitted_spec, why_stopped
-from scheduler_app.recurring_jobs.refusals import announce_refusal
 from scheduler_app.recurring_jobs.schedule import DueTimes, due_times
 
 log = logging.getLogger(__name__)
@@ -31,7 +33,7 @@ log = logging.getLogger(__name__)
 MOST_PER_TURN = 20
 """Recurring jobs: the others come in the next turn, half a second later."""
 BROKEN = "It could not be submitted because of an error in the service, which its log describes."
-Concurrency, Outcome = RecurringJob.Concurrency, RecurringRun.Outcome
+Concurrency, Outcome, Event = RecurringJob.Concurrency, RecurringRun.Outcome, NotificationTarget.Event
 
 
 class Result(NamedTuple):
@@ -139,7 +141,25 @@ def _conclude(recurring: RecurringJob, due: DueTimes, result: Result, now: datet
             paused_at=now, paused_because=result.message[:300], changed_at=now
         )
     if result.outcome == Outcome.REFUSED:
-        announce_refusal(recurring, result.message, due.latest)
+        _announce_refusal(recurring, result.message, due.latest)
+
+
+def _announce_refusal(recurring: RecurringJob, why: str, due_at: datetime) -> None:
+    """Write the notifications of a refused due time, once a day for each target; call it in its transaction."""
+    key = f"refused:{recurring.pk}:{due_at.astimezone(UTC):%F}"
+    facts = {
+        "recurring_job": {
+            "id": recurring.pk,
+            "name": recurring.name,
+            "team": recurring.team.name,
+            "owner": recurring.owner.username,
+            "due_at": due_at.isoformat(),
+            "message": why,
+            "url": f"{settings.PUBLIC_URL}/recurring/{recurring.pk}",
+        }
+    }
+    targets = [one for one in targets_of(recurring.owner, recurring.team) if Event.RUN_REFUSED in one.events]
+    write(Announcement(target.pk, Event.RUN_REFUSED, key, facts) for target in targets)
 
 
 def _claim(recurring: RecurringJob, due: DueTimes) -> bool:

@@ -129,11 +129,11 @@ def commit_round(
     shares: CpuMemoryShares = AS_JOBS_ASKED,
     measuring: Collection[int] = (),
     quotas: Sequence[QuotaUse] = (),
-    asked: Mapping[UUID, Requested] | None = None,
+    requests: Mapping[UUID, JobRow] | None = None,
 ) -> None:
     """Write the round, its preemptions and its starts; rows that are `measuring` start to measure their rates.
 
-    `asked`: what each job requested as the snapshot has it. One that was changed since does not start in this round.
+    `requests`: the jobs as the snapshot has them. One whose request was changed since does not start in this round.
     `LeaseLost` if the fencing token is no longer valid.
     """
     check_fencing_token(holder, record_of_round.number)
@@ -142,7 +142,7 @@ def commit_round(
     accrue(now)
     lowered = {one.job for one in shares.lowered.values()}
     preconditions = Preconditions(
-        _still_wanted(snapshot, changes, lowered, now, asked or {}), _gpus_in_service(changes.starts)
+        _still_wanted(snapshot, changes, lowered, now, requests or {}), _gpus_in_service(changes.starts)
     )
     startable = {start.row for start in changes.starts if preconditions.hold_for(start)}
     stopped = _stop(snapshot, plan, changes, startable)
@@ -194,7 +194,7 @@ class Preconditions:
 
 
 def _still_wanted(
-    snapshot: Snapshot, changes: Changes, lowered: Iterable[UUID], now: datetime, asked: Mapping[UUID, Requested]
+    snapshot: Snapshot, changes: Changes, lowered: Iterable[UUID], now: datetime, requests: Mapping[UUID, JobRow]
 ) -> dict[int, int]:
     """Rows to start whose job is still queued and may begin, or still running if it is to move, with its attempts.
 
@@ -206,10 +206,15 @@ def _still_wanted(
     known = {
         (pk, state): count
         for pk, state, held, begin_time, count, *request in rows
-        if not (held or (begin_time or now) > now) and asked.get(pk, tuple(request)) == tuple(request)
+        if not (held or (begin_time or now) > now) and _is_unchanged(requests.get(pk), request)
     }
     expected = {row: (pk, Job.State.RUNNING if row in changes.moves else Job.State.QUEUED) for row, pk in ids.items()}
     return {row: known[job] for row, job in expected.items() if job in known}
+
+
+def _is_unchanged(decided: JobRow | None, request: Sequence[Any]) -> bool:
+    """Whether the job requests what the round decided on; a round that names no requests decided on none."""
+    return decided is None or Requested.of(decided) == tuple(request)
 
 
 def _gpus_in_service(starts: Iterable[Start]) -> dict[int, GpuInService]:

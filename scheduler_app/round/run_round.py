@@ -33,7 +33,7 @@ from scheduler_app.models.round import AFTER_COMMIT
 from scheduler_app.policy.settings import policy_function, with_defaults
 from scheduler_app.round.archive import pack
 from scheduler_app.round.closed_nodes import close_nodes, window_reasons
-from scheduler_app.round.commit import ReasonsByJob, Requested, changes_of, commit_round, store_pending_reasons
+from scheduler_app.round.commit import ReasonsByJob, changes_of, commit_round, store_pending_reasons
 from scheduler_app.round.cpu_memory import AS_JOBS_ASKED, CpuMemoryShares, read_cpu_curves, share_cpus_and_memory
 from scheduler_app.round.inputs import InputRows, newest_events, read_input_rows
 from scheduler_app.round.job_options import Timing
@@ -126,7 +126,7 @@ def _decide_and_commit(holder: str, opened: OpenedRound, clock: "Stopwatch") -> 
             shares=shares,
             measuring=measuring.rows,
             quotas=quotas,
-            asked={job.id: Requested.of(job) for job in rows.jobs},
+            requests={job.id: job for job in rows.jobs},
         )
     _record_forecasts(record, snapshot, plan, rows, clock)
     _follow_up(record, opened, reasons, clock)

@@ -8,7 +8,7 @@ from django.urls import reverse
 from audit_app.models import Action
 from web.pages.account import actions_by_thing
 from web.pages.job_rows import TYPE_COLOURS, colour_numbers
-from web.pages.terms import TERMS
+from web.pages.templatetags.terms import TERMS
 
 
 def test_a_tab_of_a_job_is_found_as_a_path(submit, member, web):

@@ -25,7 +25,7 @@ from operations.retention import EVERY, RETENTION_RULES, count_expired
 from operations.site import engines, host, processes, settings_of, versions
 from scheduler_app.models import PolicySetting
 from web.pages.base import SignedInRequest
-from web.pages.terms import TERMS
+from web.pages.templatetags.terms import TERMS
 
 
 @login_required
