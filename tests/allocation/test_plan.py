@@ -17,6 +17,8 @@ from tests.hypothesis_examples import examples
 
 GAP = 0.01
 DUST = 1e-7
+GIVEN_BACK = 1e-5
+"""Part of all work that may be late where it was planned in an interval or on a type that has nothing (`LEAST_PART`)."""
 HOURLY_S = HOUR_S * np.arange(1, 9)
 
 
@@ -64,7 +66,8 @@ def test_bound_optimum_and_value_are_in_this_order_within_the_gap(seed):
     tolerance = 1e-5 * optimum + 1e-7 * program.late_h.max()
     assert plan.bound <= optimum + tolerance
     assert plan.value >= optimum - tolerance
-    assert plan.value - plan.bound <= GAP * plan.value + tolerance
+    given_back = GIVEN_BACK * float(program.count @ program.late_h)
+    assert plan.value - plan.bound <= GAP * plan.value + max(tolerance, given_back)
 
 
 @pytest.mark.more_examples
