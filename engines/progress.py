@@ -3,8 +3,11 @@
 import json
 import math
 import os
+import re
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any
@@ -17,18 +20,42 @@ GREATEST_INTEGER = 2**63 - 1
 LONGEST_CHECKPOINT_S = 86_400.0
 MOST_COUNTED = 2**31 - 1
 """Limit of the line counters, so that they fit into a database column."""
+MOST_METRICS = 32
+METRIC_NAME = re.compile(r"[\w./@ -]{1,64}")
 TIMES = ("first_at", "at", "checkpoint_at")
 """Of a summary."""
+
+
+class Milestones:
+    """Values of a metric at certain steps, from an environment variable like `val_loss:500,1500`.
+
+    The value at a step is that of the first line at or after it that has the metric, however often the file is read.
+    """
+
+    def __init__(self, variable: str) -> None:
+        self.metric, _, steps = variable.rpartition(":")
+        self._steps = sorted(int(step) for step in steps.split(",") if step.isdecimal()) if self.metric else []
+
+    def own(self, metrics: Mapping[str, float]) -> Mapping[str, float]:
+        """The metrics without the loss, of which the summary has a field, unless it is the one that counts here."""
+        return {name: value for name, value in metrics.items() if name != "loss" or self.metric == "loss"}
+
+    def with_line(self, reached: Mapping[str, float], report: Mapping[str, Any]) -> Mapping[str, float]:
+        """The values so far with those of the milestones that this line is the first to reach."""
+        new = [str(step) for step in self._steps if step <= report["step"] and str(step) not in reached]
+        value = _metrics(report).get(self.metric) if new else None
+        return reached if value is None else {**reached, **dict.fromkeys(new, value)}
 
 
 class ProgressTail:
     """Follows a file that the job controls; robust against any content, truncation and replacement."""
 
-    def __init__(self, path: Path, *, started_at: datetime) -> None:
+    def __init__(self, path: Path, *, started_at: datetime, milestones: str = "") -> None:
         self.summary: Progress | None = None
         self.invalid_lines = 0
         self._path = path
         self._started_at = started_at
+        self._milestones = Milestones(milestones)
         self._offset = 0
         self._partial = b""
         self._skipping = False
@@ -106,6 +133,8 @@ class ProgressTail:
             total_steps=_total_steps(report) or (first.total_steps if first else None),
             grad_sqr=_number(report.get("grad_sqr")),
             grad_var=_number(report.get("grad_var")),
+            metrics=_merged(first.metrics if first else {}, self._milestones.own(_metrics(report))),
+            milestones=self._milestones.with_line(first.milestones if first else {}, report),
             **self._checkpoint_of(report, now),
         )
 
@@ -144,6 +173,20 @@ def _parse(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return report if isinstance(report, dict) and _integer(report.get("step")) is not None else None
+
+
+def _metrics(report: Mapping[str, Any]) -> dict[str, float]:
+    """Metrics of the job's own in this line, and its loss; what is no finite number is left out."""
+    given = report.get("metrics")
+    own = given if isinstance(given, dict) else {}
+    read = {name: _number(value) for name, value in {"loss": report.get("loss"), **own}.items()}
+    return {name: value for name, value in read.items() if value is not None and METRIC_NAME.fullmatch(name)}
+
+
+def _merged(before: Mapping[str, float], new: Mapping[str, float]) -> Mapping[str, float]:
+    """Both; of too many names those that came first."""
+    both = {**before, **new}
+    return both if len(both) <= MOST_METRICS else dict(islice(both.items(), MOST_METRICS))
 
 
 def _total_steps(report: dict[str, Any]) -> int | None:

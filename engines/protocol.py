@@ -187,6 +187,10 @@ class Progress:
     checkpoint_s: float | None = None
     checkpoint_at: datetime | None = None
     """What the last checkpoint that was reported took, and when it was made."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Metrics of the job's own, as each was reported last."""
+    milestones: Mapping[str, float] = field(default_factory=dict)
+    """Step in `$MOTLEY_MILESTONES` → value of its metric in the first line at or after that step."""
 
     @property
     def steps_per_second(self) -> float | None:

@@ -19,11 +19,11 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import BinaryIO, SupportsFloat, SupportsInt
+from typing import Any, BinaryIO, SupportsFloat, SupportsInt
 
 from motley_client.checkpoint_timing import CheckpointTiming
 
@@ -101,6 +101,12 @@ def stop_reason() -> str | None:
 def resume() -> bool:
     """Whether an earlier attempt of this job has run: look for its checkpoint."""
     return os.environ.get("MOTLEY_RESUME") == "1"
+
+
+def trial_params() -> dict[str, Any]:
+    """Hyper-parameters of this trial of a sweep; empty for any other job and outside Motley."""
+    params: dict[str, Any] = json.loads(os.environ.get("MOTLEY_PARAMS") or "{}")
+    return params
 
 
 def job_id() -> str | None:
@@ -229,6 +235,7 @@ def progress(
     total_steps: SupportsInt | None = None,
     grad_sqr: SupportsFloat | None = None,
     grad_var: SupportsFloat | None = None,
+    metrics: Mapping[str, SupportsFloat] | None = None,
 ) -> None:
     """Report the progress of the job to Motley, on rank 0, once or twice a second; does nothing outside Motley.
 
@@ -236,8 +243,9 @@ def progress(
     job will be done, tells Motley what is left of a job whose description does not say it, and so do `epoch`, parts
     included and from 0 on, and the number of `epochs`; `grad_sqr` and `grad_var`
     are the squared norm of the gradient and its variance over batches of that size, from which Motley estimates
-    statistical efficiency (goodput). If a report cannot be written, there is one warning on stderr and training
-    continues.
+    statistical efficiency (goodput). `metrics` are numbers of your own by name, as {"val_loss": 0.31}, at most 32;
+    those that are no finite numbers are left out. If a report cannot be written, there is one warning on stderr and
+    training continues.
     """
     path = os.environ.get("MOTLEY_PROGRESS")
     if not path:
@@ -252,6 +260,8 @@ def progress(
         "total_steps": None if total_steps is None else int(total_steps),
         "grad_sqr": _finite(grad_sqr),
         "grad_var": _finite(grad_var),
+        "metrics": {name: number for name, value in (metrics or {}).items() if (number := _finite(value)) is not None}
+        or None,
         **_timing.take_report(),
     }
     known = {name: value for name, value in report.items() if value is not None}

@@ -1,15 +1,16 @@
 """Engine reports on attempts, from an agent's message, limited to its own machine and to possible times."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from itertools import islice
 from typing import NamedTuple
 
 from cluster_app.models import Gpu
 from connections_app.models import AgentAttempt
 from engines.agent.codec import decode
-from engines.progress import MOST_COUNTED
+from engines.progress import METRIC_NAME, MOST_COUNTED, MOST_METRICS
 from engines.protocol import AttemptReport, Phase, Progress
 
 OVER = (Phase.ENDED, Phase.LOST)
@@ -66,7 +67,15 @@ def _possible_progress(progress: Progress | None) -> Progress | None:
     if progress is None or not 0 <= progress.reports <= MOST_COUNTED:
         return None
     numbers = progress.first_step, progress.step, progress.batch_size or 0, progress.total_steps or 0
-    return progress if min(numbers) >= 0 else None
+    if min(numbers) < 0:
+        return None
+    return replace(progress, metrics=_storable(progress.metrics), milestones=_storable(progress.milestones))
+
+
+def _storable(values: Mapping[str, float]) -> Mapping[str, float]:
+    """Those that a file of a job gives: few, of short names."""
+    named = {name: value for name, value in values.items() if METRIC_NAME.fullmatch(name)}
+    return dict(islice(named.items(), MOST_METRICS))
 
 
 def _between(at: datetime | None, first: datetime, last: datetime) -> datetime | None:

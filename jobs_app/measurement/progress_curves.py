@@ -20,6 +20,7 @@ class CurvePoint(NamedTuple):
     at: datetime
     step: int
     loss: float | None
+    metrics: Mapping[str, float] = {}
 
 
 class PointOfTime(NamedTuple):
@@ -28,6 +29,7 @@ class PointOfTime(NamedTuple):
     at: datetime
     step: int
     loss: float | None
+    metrics: Mapping[str, float]
     rate: float | None
 
 
@@ -64,7 +66,21 @@ def thin(points: list[Any], spacing_s: float) -> tuple[list[Any], float]:
 
 
 def _as_json(point: CurvePoint) -> list[Any]:
-    return [int(1000 * point.at.timestamp()), point.step, point.loss]
+    plain = [int(1000 * point.at.timestamp()), point.step, point.loss]
+    return [*plain, dict(point.metrics)] if point.metrics else plain
+
+
+def note_metrics(values: Mapping[UUID, tuple[Mapping[str, float], Mapping[str, float]]]) -> None:
+    """Store the last value of each metric of a job's own, and its milestones, of which the first attempt's count."""
+    given = {job: both for job, both in values.items() if any(both)}
+    if not given:
+        return
+    stored = ProgressCurve.objects.filter(job__in=given).values_list("job", "metrics", "milestones")
+    rewrite(
+        ProgressCurve,
+        ("metrics", "milestones"),
+        {job: ({**metrics, **given[job][0]}, {**given[job][1], **milestones}) for job, metrics, milestones in stored},
+    )
 
 
 def read_curve(job: UUID) -> list[PointOfTime]:

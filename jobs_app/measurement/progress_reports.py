@@ -1,7 +1,7 @@
 """Progress reports of attempts: they update attempts, jobs, and the measured rates and noise of workloads."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
@@ -11,7 +11,7 @@ from django.db import transaction
 from database.bulk_update import rewrite
 from jobs_app.measurement.fading_means import RateKey, RateNews, learn_cpu_rates, learn_rates
 from jobs_app.measurement.gradient_noise import Gradients, learn_noise
-from jobs_app.measurement.progress_curves import CurvePoint, note_points
+from jobs_app.measurement.progress_curves import CurvePoint, note_metrics, note_points
 from jobs_app.models import Attempt, Job, JobEvent
 from jobs_app.submission.fields import LARGEST_BATCH, LARGEST_RATE
 
@@ -33,6 +33,8 @@ class ProgressDelta:
     grad_var: float | None = None
     checkpoint_s: float | None = None
     checkpoint_at: datetime | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    milestones: Mapping[str, float] = field(default_factory=dict)
 
 
 @transaction.atomic
@@ -46,7 +48,8 @@ def note_progress(advances: Iterable[ProgressDelta]) -> None:
     learn_cpu_rates(news)
     learn_noise(_gradients(fresh))
     _write_jobs((attempt, advance) for attempt, advance in fresh if attempt.state != Attempt.State.ENDED)
-    note_points({before.job: CurvePoint(advance.at, advance.step, advance.loss) for before, advance in fresh})
+    note_points({before.job: CurvePoint(now.at, now.step, now.loss, now.metrics) for before, now in fresh})
+    note_metrics({before.job: (now.metrics, now.milestones) for before, now in fresh})
     _write_attempts(fresh)  # after the jobs, as everywhere: another lock order could deadlock
 
 

@@ -23,6 +23,7 @@ from jobs_app.submission.conversion import spec_of
 from jobs_app.submission.needs_by_name import job_named
 from web.pages.base import SignedInRequest
 from web.pages.charts import Figure, line_of
+from web.pages.progress_charts import metric_names
 
 MOST_COMPARED = 8
 MOST_TICKED = 100
@@ -181,10 +182,17 @@ def _text(value: Any) -> str:
 
 
 def figures_of(compared: Sequence[ComparedJob]) -> dict[str, Figure]:
-    """Rate and loss by step, a line for each job that reported them more than once."""
+    """Rate, loss and metrics of their own by step, a line for each job that reported them more than once."""
+    own = metric_names(point for one in compared for point in one.points)
     values = {
         "steps/s": [[(point.step, point.rate) for point in one.points if point.rate is not None] for one in compared],
         "loss": [[(point.step, point.loss) for point in one.points if point.loss is not None] for one in compared],
+        **{
+            name: [
+                [(point.step, point.metrics[name]) for point in one.points if name in point.metrics] for one in compared
+            ]
+            for name in own
+        },
     }
     return {name: _figure(name, compared, lines) for name, lines in values.items() if any(len(n) > 1 for n in lines)}
 

@@ -1,6 +1,6 @@
 """Plotly figures of a job's progress: loss and steps/s over time, with a line at each move and restart. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -20,8 +20,17 @@ def progress_figures(points: Sequence[PointOfTime], starts: Sequence[datetime]) 
     found = {
         "loss": [(point.at, point.loss) for point in points if point.loss is not None],
         "steps/s": [(point.at, point.rate) for point in points if point.rate is not None],
+        **{
+            name: [(point.at, point.metrics[name]) for point in points if name in point.metrics]
+            for name in metric_names(points)
+        },
     }
     return {name: _figure(name, values, starts) for name, values in found.items() if len(values) > 1}
+
+
+def metric_names(points: Iterable[PointOfTime]) -> list[str]:
+    """Names of the metrics of the job's own, in order."""
+    return sorted({name for point in points for name in point.metrics})
 
 
 def _figure(name: str, values: Sequence[tuple[datetime, float]], starts: Sequence[datetime]) -> Figure:
