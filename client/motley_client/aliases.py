@@ -39,6 +39,7 @@ HARMLESS = {
         "secret",
         "window",
         "recurring",
+        "sweep",
         "team",
         "members",
         "notifications",

@@ -24,6 +24,7 @@ from motley_client.commands import (
     simulate,
     slurm,
     submit,
+    sweeps,
     team_limits,
     teams,
     wait,
@@ -82,6 +83,7 @@ for command in (slurm.squeue, slurm.scancel, slurm.sacct, slurm.sinfo, slurm.sco
 for name in slurm.INSTEAD:
     app.command(name, hidden=True, context_settings=simulate.AS_IT_IS)(slurm.instead)
 app.add_typer(recurring.recurring, cls=Verbs, name="recurring")
+app.add_typer(sweeps.sweep, cls=Verbs, name="sweep")
 app.add_typer(windows.window, cls=Verbs, name="window")
 app.add_typer(cluster.gpu_type_group, cls=Verbs, name="gpu-type")
 app.add_typer(teams.team, cls=Verbs, name="team")

@@ -60,9 +60,11 @@ from motley_client.responses import (
     Scope,
     Secret,
     Storage,
+    Sweep,
     Team,
     Throughput,
     Token,
+    Trial,
     UsageReport,
     Window,
 )
@@ -322,6 +324,34 @@ class Client(Connection):
     def delete_recurring_job(self, number: int) -> None:
         """Delete it, with the record of its due times; its jobs stay."""
         self._send("DELETE", url_path("recurring-jobs", number))
+
+    # -- sweeps --------------------------------------------------------------------------------------------------
+
+    def sweeps(self, *, name: str | None = None, team: str | None = None) -> Iterator[Sweep]:
+        """Sweeps of your teams, the newest first."""
+        return cast("Iterator[Sweep]", self._pages("sweeps", {"name": name, "team": team}))
+
+    def sweep(self, number: int) -> Sweep:
+        """The sweep with the counts of its trials and the best one."""
+        return cast("Sweep", self._json("GET", url_path("sweeps", number)))
+
+    def trials(self, number: int, *, page_size: int | None = 200) -> Iterator[Trial]:
+        """Trials of the sweep by number."""
+        return cast("Iterator[Trial]", self._pages(url_path("sweeps", number, "trials"), {"limit": page_size}))
+
+    def start_sweep(self, fields: Spec, *, idempotency_key: str | None = None) -> Sweep:
+        """Start a sweep: `name`, `metric`, `parameters`, `spec`, and if they are not the defaults `method`
+        (grid, random, bayes), `early_terminate`, `run_cap`, `at_a_time`, `max_failed` and `seed`.
+        """
+        return cast("Sweep", self._json("POST", "sweeps", json=dict(fields), headers=_key(idempotency_key)))
+
+    def stop_sweep(self, number: int) -> Sweep:
+        """Stop it: its open trials are cancelled, and no other is started."""
+        return cast("Sweep", self._json("POST", url_path("sweeps", number, "stop")))
+
+    def delete_sweep(self, number: int) -> None:
+        """Delete a sweep that has ended, with the record of its trials; their jobs stay."""
+        self._send("DELETE", url_path("sweeps", number))
 
     # -- files ---------------------------------------------------------------------------------------------------
 

@@ -845,6 +845,53 @@ class RecurringJobDetail(RecurringJob):
     etag: str
 
 
+class SweepMetric(TypedDict):
+    """The metric that trials are compared by; `goal` is minimize or maximize."""
+
+    name: str
+    goal: str
+
+
+class Trial(TypedDict):
+    """A trial of a sweep; `values` are those of the metric at the rungs that it has reached."""
+
+    number: int
+    job: str
+    params: dict[str, Any]
+    state: str
+    value: float | None
+    values: list[float]
+    rung: int
+    message: str
+    created_at: str
+    ended_at: str | None
+
+
+class Sweep(TypedDict):
+    """A search for good hyper-parameters; `trials` counts them by state."""
+
+    id: int
+    name: str
+    team: str
+    owner: str
+    state: str
+    message: str
+    method: str
+    metric: SweepMetric
+    parameters: dict[str, Any]
+    early_terminate: dict[str, Any] | None
+    rungs: list[int]
+    run_cap: int
+    at_a_time: int
+    max_failed: int
+    seed: int
+    spec: dict[str, Any]
+    created_at: str
+    ended_at: str | None
+    trials: dict[str, int]
+    best: Trial | None
+
+
 class CodeArchive(TypedDict):
     """Archive of code; `stored` is false when its file was deleted because no job had used it lately."""
 

@@ -18,7 +18,7 @@ from operations.client_wheel import wheel_name
 from scheduler_app.models import PolicySetting
 from tests.notification_server import webhook_of
 from tests.pages.conftest import decide
-from tests.rest.world import added_recurring_job
+from tests.rest.world import added_recurring_job, started_sweep
 from tests.screenshots import ADMINISTRATOR as OF_ADMINISTRATORS
 from tests.screenshots import PAGES as SCREENSHOTS
 from tests.shared_rows import shared_rows
@@ -71,6 +71,10 @@ PAGES: dict[str, Row] = {
     "recurring-job": Row(of="recurring", stranger=404),
     "change-recurring-job": Row(of="recurring", stranger=404),
     "act-on-recurring-job": Row(of="recurring", stranger=404, **DEED, post={}, also=("pause",)),
+    "sweeps": LIST,
+    "new-sweep": LIST,
+    "sweep": Row(of="sweep", stranger=404),
+    "act-on-sweep": Row(of="sweep", stranger=404, **DEED, post={}, also=("stop",)),
     "cluster": LIST,
     "cluster-then": LIST,
     "node": Row(of="node"),
@@ -159,6 +163,7 @@ def places(decided, member) -> dict[str, Any]:
         "setting": PolicySetting.objects.create().pk,
         "secret": set_secret("KEY", "long enough", team=job.team, actor=member).pk,
         "recurring": added_recurring_job(member).pk,
+        "sweep": started_sweep(member).pk,
         "target": target.pk,
         "notification": Notification.objects.create(target=target, event="test", key="1", facts={"by": "mia"}).pk,
         "run": LabRun.objects.create(owner=member, days=7, policies=["fifo"]).pk,

@@ -47,6 +47,7 @@ def by_a_lead(*, done: int, body: Any = None) -> Row:
 
 
 TARGET = {"kind": "webhook", "address": "https://example.org/hook", "events": ["job_ended"]}
+SWEEP = {"name": "lr", "metric": {"name": "loss"}, "parameters": {"lr": {"min": 0, "max": 1}}, "spec": SPEC}
 RECURRING = {"schedule": "0 3 * * *", "spec": SPEC}
 TOMORROW = datetime.now(UTC) + timedelta(days=1)
 HOUR = {"begins_at": TOMORROW.isoformat(), "ends_at": (TOMORROW + timedelta(hours=1)).isoformat()}
@@ -91,6 +92,12 @@ ROUTES: dict[str, Row] = {
     "POST /api/v1/recurring-jobs/{id}/resume": of_the_team(done=200),
     "POST /api/v1/recurring-jobs/{id}/run": of_the_team(done=201),
     "GET /api/v1/recurring-jobs/{id}/runs": OWN_TEAM,
+    "GET /api/v1/sweeps": for_all(),
+    "POST /api/v1/sweeps": Row(403, 201, 403, 201, 201, 201, body=SWEEP),
+    "GET /api/v1/sweeps/{id}": OWN_TEAM,
+    "POST /api/v1/sweeps/{id}/stop": of_the_team(done=200),
+    "DELETE /api/v1/sweeps/{id}": of_the_team(done=409),
+    "GET /api/v1/sweeps/{id}/trials": OWN_TEAM,
     "GET /api/v1/agents": for_all(),
     "POST /api/v1/agents": for_staff(body={"name": "desk"}, done=201),
     "DELETE /api/v1/agents/{name}": for_staff(done=204),

@@ -16,11 +16,14 @@ from connections_app.agents.join_agent import issue_join_token
 from insight_app.models import LabRun
 from jobs_app.code.storage import store
 from jobs_app.lifecycle.comments import comment_on_job
-from jobs_app.models import ApiToken, Attempt, Budget, Job, Notification, RecurringJob, TeamQuota
+from jobs_app.models import ApiToken, Attempt, Budget, Job, Notification, RecurringJob, Sweep, TeamQuota
 from jobs_app.secrets import set_secret
 from jobs_app.tokens import JobToken, issue_token
 from scheduler_app.models import PolicySetting, TimeWindow
 from scheduler_app.recurring_jobs.editing import add_recurring_job, admitted_recurring_job
+from scheduler_app.sweeps.admission import admitted_sweep
+from scheduler_app.sweeps.advance import advance_sweeps
+from scheduler_app.sweeps.editing import start_sweep
 from scheduler_app.windows.editing import add_window
 from tests.notification_server import webhook_of
 from tests.rest_callers import SPEC, Scope, with_token
@@ -95,6 +98,7 @@ def _places(lab: Lab, ada: User, root: User, job: Job) -> dict[str, str]:
         "agents": issue_join_token("attic", trusted=False, actor=root, now=lab.now)[0].name,
         "gpu-types": "a100",
         "recurring-jobs": str(added_recurring_job(ada).pk),
+        "sweeps": str(started_sweep(ada).pk),
         "windows": str(added_window(root).pk),
         "teams": "vision",
         "members": lab.user("ben").username,
@@ -121,6 +125,15 @@ def added_window(user: User) -> TimeWindow:
     """Maintenance of a node."""
     times = {"begins_at": timezone.now() + timedelta(days=1), "ends_at": timezone.now() + timedelta(days=2)}
     return add_window({"reason": "fan", "nodes": [Node.objects.get(name="n1")], **times}, actor=user)
+
+
+def started_sweep(owner: User) -> Sweep:
+    """With one trial."""
+    asked = {"name": "search", "metric": {"name": "loss"}, "parameters": {"lr": {"value": 1}}, "spec": SPEC}
+    sweep = admitted_sweep(asked | {"run_cap": 1}, owner=owner, now=timezone.now() - timedelta(minutes=1))
+    start_sweep(sweep)
+    advance_sweeps(timezone.now())
+    return sweep
 
 
 def added_recurring_job(owner: User) -> RecurringJob:
