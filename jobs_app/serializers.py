@@ -114,6 +114,12 @@ class JobAnswer(serializers.ModelSerializer[Job]):
         read_only=True,
         help_text="Id of the recurring job of which it is a run.",
     )
+    recipe = serializers.IntegerField(
+        source="recipe_id",
+        allow_null=True,
+        read_only=True,
+        help_text="Id of the recipe by which it was submitted.",
+    )
     reason = serializers.ChoiceField(
         Reason.choices, allow_blank=True, help_text="Why the job waits or has ended; empty while it runs."
     )
@@ -141,6 +147,8 @@ class JobAnswer(serializers.ModelSerializer[Job]):
             "array",
             "array_index",
             "recurring",
+            "recipe",
+            "recipe_version",
             "spec",
             "workload",
             "weight",

@@ -39,6 +39,7 @@ HARMLESS = {
         "secret",
         "window",
         "recurring",
+        "recipe",
         "team",
         "members",
         "notifications",

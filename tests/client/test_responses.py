@@ -32,6 +32,7 @@ OTHER_NAMES = {
     "PolicyGuard": "GuardAnswer",
     "PolicyPreview": "PreviewAnswer",
     "QueueOutlook": "OutlookAnswer",
+    "RecipeDetail": "RecipeInFull",
     "RoundDetail": "RoundInFull",
     "Usage": "UsageRow",
     "UsageReport": "UsageAnswer",

@@ -147,7 +147,7 @@ def _ran_s(attempt: Mapping[str, Any]) -> float | None:
 
 
 def _seen(request: SignedInRequest) -> Any:
-    jobs = Job.objects.visible_to(request.user).select_related("team", "owner", "code", "recurring")
+    jobs = Job.objects.visible_to(request.user).select_related("team", "owner", "code", "recurring", "recipe")
     return jobs.prefetch_related("attempts__gpu_type", "needs__parent")
 
 

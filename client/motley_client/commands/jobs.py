@@ -8,7 +8,15 @@ import typer
 
 from motley_client.begin_time import SINCE, begin_time_of, deadline_of, since_of
 from motley_client.client import Client
-from motley_client.completion import JobArgument, JobArguments, TeamOption, complete_from, gpu_types, recurring_jobs
+from motley_client.completion import (
+    JobArgument,
+    JobArguments,
+    TeamOption,
+    complete_from,
+    gpu_types,
+    recipes,
+    recurring_jobs,
+)
 from motley_client.errors import AuthError, Conflict, NotFound
 from motley_client.exit_codes import EXPECTED, report_error
 from motley_client.lookup import array_named, connect, find_job, find_jobs
@@ -71,6 +79,9 @@ def ps(
         str | None,
         typer.Option(metavar="NAME", help="Only runs of this recurring job.", autocompletion=recurring_jobs),
     ] = None,
+    recipe: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only jobs submitted by this recipe.", autocompletion=recipes)
+    ] = None,
     since: Annotated[
         str | None,
         typer.Option(help=f"Only jobs submitted since, e.g. {SINCE}; without a zone in the zone of this machine."),
@@ -101,6 +112,7 @@ def ps(
         "gpu_type": gpu_type,
         "tag": tag or [],
         "recurring": recurring,
+        "recipe": recipe,
         "created_after": since_of(since, now()),
         "page_size": min(limit + 1, 200),
     }
