@@ -72,7 +72,7 @@ def change_recipe(
     _refuse_others(actor, recipe)
     latest = recipe.versions.get(number=recipe.version)
     spec, parameters = asked.get("spec", latest.spec), asked.get("parameters", latest.parameters)
-    is_new = (stored_spec(spec), parameters) != (latest.spec, latest.parameters)
+    is_new = (stored_spec(_object(spec)), parameters) != (latest.spec, latest.parameters)
     job = admitted_spec(spec, parameters, actor, recipe.team) if is_new else None
     with transaction.atomic():
         locked = Recipe.objects.select_for_update(of=("self",)).select_related("team").get(pk=recipe.pk)
@@ -144,8 +144,7 @@ def admitted_spec(
     spec: Any, parameters: Sequence[Mapping[str, Any]], author: User, team: Team | None = None
 ) -> Admitted:
     """Admit the spec with the default values, and samples where there is none; faults are below `/spec`."""
-    if not isinstance(spec, Mapping):
-        raise InvalidSpec.at("/spec", "invalid", "Write the fields of a job.")
+    spec = _object(spec)
     declared = [Parameter.stored(row) for row in parameters]
     faults = [*_moments(spec), *declaration_faults(spec, declared)]
     if team is not None and spec.get("team", team.name) != team.name:
@@ -164,6 +163,12 @@ def admitted_spec(
 def stored_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The spec as it was written, without its team, which may be renamed, and without anchors of YAML."""
     return {name: value for name, value in spec.items() if name != "team" and not name.startswith("x-")}
+
+
+def _object(spec: Any) -> Mapping[str, Any]:
+    if not isinstance(spec, Mapping):
+        raise InvalidSpec.at("/spec", "invalid", "Write the fields of a job, e.g. name, command and gpus.")
+    return spec
 
 
 def without_moments(spec: Mapping[str, Any]) -> dict[str, Any]:

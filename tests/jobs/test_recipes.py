@@ -154,6 +154,7 @@ def test_a_plan_submits_nothing(ada: APIClient) -> None:
 def test_another_spec_is_another_version_and_each_can_be_submitted(ada: APIClient) -> None:
     row = add(ada).json()
     spec = TRAIN["spec"] | {"command": "python better.py ${{ lr }} ${{ data }}"}  # type: ignore[operator]
+    assert faults(change(ada, row, spec=True)) == {"/spec": "invalid"}
     assert change(ada, row, description="ResNet-50").json()["version"] == 1
     assert change(ada, row, spec=spec).json()["version"] == 2
     assert change(ada, row, spec=spec).json()["version"] == 2
