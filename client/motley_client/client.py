@@ -64,6 +64,7 @@ from motley_client.responses import (
     Secret,
     Storage,
     Team,
+    TeamStarts,
     Throughput,
     Token,
     UsageReport,
@@ -658,6 +659,10 @@ class Client(Connection):
 
     def team(self, name: str) -> Team:
         return cast("Team", self._json("GET", url_path("teams", name)))
+
+    def team_starts(self, name: str) -> TeamStarts:
+        """Where the team's starts of seven days went: quantiles of each stage."""
+        return cast("TeamStarts", self._json("GET", url_path("teams", name, "starts")))
 
     def retire_team(self, name: str) -> Team:
         """Retire a team without unfinished jobs: nothing can be submitted for it. Administrators only."""

@@ -848,6 +848,23 @@ class RecurringJobDetail(RecurringJob):
     etag: str
 
 
+class StartStage(TypedDict):
+    """A stage of a team's starts, of first ones or of restarts."""
+
+    stage: str
+    restart: bool
+    starts: int
+    p50_seconds: float
+    p90_seconds: float
+
+
+class TeamStarts(TypedDict):
+    """Where the starts of a team's attempts went that ended in the window."""
+
+    window_seconds: int
+    stages: list[StartStage]
+
+
 class RecipeParameter(TypedDict):
     """A parameter of a recipe; its value must be given if `default` is null."""
 

@@ -34,6 +34,7 @@ OTHER_NAMES = {
     "QueueOutlook": "OutlookAnswer",
     "RecipeDetail": "RecipeInFull",
     "RoundDetail": "RoundInFull",
+    "TeamStarts": "StartsAnswer",
     "Usage": "UsageRow",
     "UsageReport": "UsageAnswer",
 }

@@ -124,6 +124,7 @@ ROUTES: dict[str, Row] = {
     "POST /api/v1/gpu-types/{name}/restore": for_staff(done=202),
     "GET /api/v1/teams": for_all(),
     "GET /api/v1/teams/{name}": OWN_TEAM,
+    "GET /api/v1/teams/{name}/starts": OWN_TEAM,
     "POST /api/v1/teams/{name}/retire": for_staff(done=409),
     "POST /api/v1/teams/{name}/restore": for_staff(done=202),
     "GET /api/v1/teams/{name}/members": OWN_TEAM,

@@ -26,6 +26,8 @@ from insight_app.explain.outlooks import checkpoint_outlook, placement_odds
 from insight_app.explain.rate_comparison import compare_rates, explain_placement, has_no_steps
 from insight_app.explain.remaining_work import remaining_work
 from insight_app.explain.solve_slots import solve_slots
+from insight_app.explain.start_stages import CAUSES as START_CAUSES
+from insight_app.explain.start_stages import start_bars
 from insight_app.explain.timeline import (
     CAUSES,
     HOLDS,
@@ -238,7 +240,10 @@ def _gpus(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Co
 
 def _attempts(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
     now = timezone.now()
-    return {"newest": [(attempt, attempt.ran_s(now)) for attempt in reversed(attempts)]}
+    return {
+        "newest": [(attempt, attempt.ran_s(now), start_bars(attempt, now)) for attempt in reversed(attempts)],
+        "stages": START_CAUSES.items(),
+    }
 
 
 def _events(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
