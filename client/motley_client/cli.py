@@ -24,6 +24,7 @@ from motley_client.commands import (
     sessions,
     simulate,
     slurm,
+    ssh,
     submit,
     team_limits,
     teams,
@@ -49,6 +50,8 @@ app.command()(convert.convert)
 app.command()(submit.replica_size)
 app.command(name="exec", cls=CommandAfterDashes)(sessions.execute)
 app.command()(sessions.port)
+app.command(name="ssh-config")(ssh.ssh_config)
+app.command(name="ssh-proxy", hidden=True)(ssh.ssh_proxy)
 for command in (
     jobs.ps,
     jobs.show,
