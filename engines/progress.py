@@ -3,13 +3,14 @@
 import json
 import math
 import os
+import re
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any
 
-from engines.protocol import Progress
+from engines.protocol import MetricReport, Progress
 
 LONGEST_LINE_BYTES = 64 * 1024
 READ_BYTES = 1024 * 1024
@@ -17,6 +18,10 @@ GREATEST_INTEGER = 2**63 - 1
 LONGEST_CHECKPOINT_S = 86_400.0
 MOST_COUNTED = 2**31 - 1
 """Limit of the line counters, so that they fit into a database column."""
+METRIC = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@+-]{0,59}")
+MOST_METRICS, MOST_LINKS = 20, 10
+LINK_NAME = re.compile(r"[A-Za-z0-9_. -]{1,40}")
+ADDRESS = re.compile(r"https?://[!-~]{1,490}")
 TIMES = ("first_at", "at", "checkpoint_at")
 """Of a summary."""
 
@@ -106,6 +111,8 @@ class ProgressTail:
             total_steps=_total_steps(report) or (first.total_steps if first else None),
             grad_sqr=_number(report.get("grad_sqr")),
             grad_var=_number(report.get("grad_var")),
+            metrics=_metrics(report, dict(first.metrics) if first else {}),
+            links=_links(report, dict(first.links) if first else {}),
             **self._checkpoint_of(report, now),
         )
 
@@ -132,7 +139,10 @@ def progress_from_json(content: dict[str, Any]) -> tuple[Progress | None, int]:
     times: dict[str, Any] = {
         name: datetime.fromisoformat(fields[name]) for name in TIMES if fields.get(name) is not None
     }
-    return Progress(**(fields | times)) if fields else None, content["invalid_lines"]
+    if not fields:
+        return None, content["invalid_lines"]
+    metrics = {name: MetricReport(**metric) for name, metric in fields.get("metrics", {}).items()}
+    return Progress(**(fields | times | {"metrics": metrics})), content["invalid_lines"]
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:
@@ -155,6 +165,26 @@ def _total_steps(report: dict[str, Any]) -> int | None:
         return None
     step: int = report["step"]
     return min(math.ceil(step * epochs / epoch), GREATEST_INTEGER)
+
+
+def _metrics(report: dict[str, Any], known: dict[str, MetricReport]) -> dict[str, MetricReport]:
+    """The last values so far; a name or value that is none is left out, and so are names beyond the first ones."""
+    told = report.get("metrics")
+    for name, value in told.items() if isinstance(told, dict) else ():
+        number = _number(value)
+        if number is not None and METRIC.fullmatch(name) and (name in known or len(known) < MOST_METRICS):
+            known[name] = MetricReport(report["step"], number)
+    return known
+
+
+def _links(report: dict[str, Any], known: dict[str, str]) -> dict[str, str]:
+    """The links so far: addresses of web pages alone, for people click on them."""
+    told = report.get("links")
+    for name, address in told.items() if isinstance(told, dict) else ():
+        is_address = isinstance(address, str) and ADDRESS.fullmatch(address)
+        if is_address and LINK_NAME.fullmatch(name) and (name in known or len(known) < MOST_LINKS):
+            known[name] = address
+    return known
 
 
 def _integer(value: object) -> int | None:

@@ -130,6 +130,11 @@ class JobAnswer(serializers.ModelSerializer[Job]):
     ran_on = serializers.SerializerMethodField()
     progress = serializers.SerializerMethodField()
     work_lost_gpu_seconds = serializers.FloatField(source="work_lost_gpu_s")
+    links = serializers.DictField(
+        child=serializers.CharField(),
+        read_only=True,
+        help_text="Name → page elsewhere that shows it, as it said itself.",
+    )
     spec = serializers.SerializerMethodField()
 
     class Meta:
@@ -159,6 +164,7 @@ class JobAnswer(serializers.ModelSerializer[Job]):
             "progress",
             "exit_code",
             "work_lost_gpu_seconds",
+            "links",
             "created_at",
             "started_at",
             "finished_at",

@@ -58,6 +58,7 @@ for command in (
     jobs.explain,
     jobs.events,
     jobs.attempts,
+    jobs.metrics,
     jobs.change,
     jobs.comment,
     logs.logs,

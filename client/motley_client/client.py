@@ -25,6 +25,7 @@ from motley_client.responses import (
     ChosenPolicy,
     CodeArchive,
     CodeArchiveDetail,
+    Curve,
     Decision,
     DueTime,
     Event,
@@ -231,6 +232,10 @@ class Client(Connection):
     def job_forecast(self, job_id: str) -> JobForecast:
         """When the job starts and ends; `NotFound` also where the service is older than this route."""
         return cast("JobForecast", self._json("GET", url_path("jobs", job_id, "forecast")))
+
+    def curve(self, job_id: str) -> Curve:
+        """Steps, losses, rates and named metrics that the job has reported, the oldest first."""
+        return cast("Curve", self._json("GET", url_path("jobs", job_id, "curve")))
 
     def events(self, job_id: str) -> Iterator[Event]:
         """Events of the job, oldest first."""

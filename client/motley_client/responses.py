@@ -125,6 +125,8 @@ class Job(TypedDict):
     array_index: int | None
     recurring: NotRequired[int | None]
     """Id of the recurring job of which it is a run."""
+    links: NotRequired[dict[str, str]]
+    """Pages elsewhere that show it, as it said itself."""
     recipe: NotRequired[int | None]
     """Id of the recipe by which it was submitted, and its version."""
     recipe_version: NotRequired[int | None]
@@ -846,6 +848,30 @@ class RecurringJobDetail(RecurringJob):
     """One recurring job; send its `etag` as `if_match` with a change."""
 
     etag: str
+
+
+class Metric(TypedDict):
+    """Value of a named metric, and the step of its report."""
+
+    step: int
+    value: float
+
+
+class CurvePoint(TypedDict):
+    """A point of a job's progress; `metrics` are those that are new since the point before."""
+
+    at: str
+    step: int
+    loss: float | None
+    rate: float | None
+    metrics: dict[str, Metric]
+
+
+class Curve(TypedDict):
+    """Progress of a job over all its attempts; `last`: each named metric as it was reported last."""
+
+    points: list[CurvePoint]
+    last: dict[str, Metric]
 
 
 class StartStage(TypedDict):

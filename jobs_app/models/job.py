@@ -270,6 +270,8 @@ class Job(models.Model):
     retries = models.PositiveIntegerField(default=0)
     tags = models.JSONField(default=dict, blank=True)
 
+    links = models.JSONField(default=dict, blank=True, help_text="Pages elsewhere that show it, as it said itself.")
+
     state = models.CharField(max_length=20, choices=State.choices, default=State.QUEUED)
     held = models.BooleanField(default=False)
     reason = models.CharField(max_length=30, choices=Reason.choices, blank=True)

@@ -6,7 +6,10 @@ from jobs_app.models.job import Job
 
 
 class ProgressCurve(models.Model):
-    """Points `[milliseconds since 1970, step, loss or null]`, the oldest first; thinned as they become too many."""
+    """Points `[milliseconds since 1970, step, loss or null]`, the oldest first; thinned as they become too many.
+
+    A point with named metrics has a fourth value, `{name: [step, value]}`.
+    """
 
     job = models.OneToOneField(Job, primary_key=True, on_delete=models.CASCADE, related_name="curve")
     spacing_s = models.FloatField(help_text="Least time between two points: it doubles when they are thinned.")

@@ -47,7 +47,7 @@ from insight_app.start_forecasts.showing import ShownForecast, read_forecast, wh
 from jobs_app.job_archive import archived_job
 from jobs_app.lifecycle.comments import MOST_CHARACTERS, comments_on
 from jobs_app.measurement.energy import EnergySource, energy_of_ended
-from jobs_app.measurement.progress_curves import read_curve
+from jobs_app.measurement.progress_curves import last_metrics, read_curve
 from jobs_app.models import Attempt, Job, JobEvent
 from jobs_app.submission.conversion import spec_of, write_yaml
 from jobs_app.submission.larger_requests import LargerRequest, requests_against
@@ -187,7 +187,8 @@ def _progress(job: Job, attempts: Sequence[Attempt]) -> Context:
     points = read_curve(job.pk)
     restarts = [attempt.started_at for attempt in attempts if attempt.number > 1 and attempt.started_at]
     every = max(1, len(points) // MOST_ROWS)
-    return {"figures": progress_figures(points, restarts), "points": points[::every]}
+    last = [(name, *metric) for name, metric in last_metrics(points).items()]
+    return {"figures": progress_figures(points, restarts), "points": points[::every], "last_metrics": last}
 
 
 def _why(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:

@@ -30,6 +30,7 @@ from motley_client.tables.jobs import (
     explanation,
     job_details,
     jobs_table,
+    metrics_table,
 )
 from motley_client.terminal import Output, OutputOption, WatchOption, emit, now, present, sanitized, say, warn
 
@@ -242,6 +243,13 @@ def attempts(context: typer.Context, job: JobArgument, output: OutputOption = Ou
     with connect(context) as client:
         found = list(client.attempts(find_job(client, job)["id"]))
     emit(output, found, names=[str(one["number"]) for one in found], table=lambda: attempts_table(found, now=now()))
+
+
+def metrics(context: typer.Context, job: JobArgument, output: OutputOption = Output.TABLE) -> None:
+    """List the named metrics of a job as it reported them last; -o json has all points of its curves."""
+    with connect(context) as client:
+        found = client.curve(find_job(client, job)["id"])
+    emit(output, found, names=list(found["last"]), table=lambda: metrics_table(found))
 
 
 def change(

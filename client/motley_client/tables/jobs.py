@@ -13,6 +13,7 @@ from motley_client.responses import (
     Array,
     Attempt,
     Checkpoints,
+    Curve,
     DeadlineOutlook,
     Event,
     Explanation,
@@ -259,6 +260,12 @@ def attempts_table(attempts: Iterable[Attempt], *, now: datetime) -> RenderableT
         for attempt in attempts
     ]
     return table(headings, rows, empty="No attempts.")
+
+
+def metrics_table(curve: Curve) -> RenderableType:
+    rows = [(name, f"{one['value']:.6g}", f"{one['step']:,}") for name, one in curve["last"].items()]
+    empty = "No named metrics: progress(step, metrics={...}) of motley_client.training reports them."
+    return table(("METRIC", "LAST", "STEP"), rows, empty=empty)
 
 
 def events_table(events: Iterable[Event], *, now: datetime) -> RenderableType:
