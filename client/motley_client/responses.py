@@ -348,6 +348,8 @@ class DeadlineOutlook(TypedDict):
     deadline: str
     in_time: float
     made_at: str
+    passed: NotRequired[bool]
+    """Whether it has passed, and the job is not done."""
 
 
 class Explanation(TypedDict):

@@ -132,7 +132,7 @@ def output_of(session: Session) -> tuple[int, str, str]:
     said: dict[Kind, bytes] = {Kind.DATA: b"", Kind.ERROR: b""}
     while (frame := session.receive()) is not None:
         if frame.kind is Kind.EXIT:
-            return int(frame.data), *(data.decode(errors="replace") for data in said.values())
+            return int(frame.data), said[Kind.DATA].decode(errors="replace"), said[Kind.ERROR].decode(errors="replace")
         if frame.kind in said:
             said[frame.kind] += frame.data
     raise ServerError(f"The session was closed: {session.why_closed()}.")

@@ -64,7 +64,7 @@ class MotleyCallback(TrainerCallback):  # type: ignore[misc]  # Transformers is 
             self._reported_at_s = now_s
             samples = args.train_batch_size * args.world_size * args.gradient_accumulation_steps
             total = state.max_steps
-            known = {"epoch": state.epoch, "batch_size": samples, "total_steps": total}
+            known: dict[str, Any] = {"epoch": state.epoch, "batch_size": samples, "total_steps": total}
             progress(state.global_step, loss=self._loss, metrics=self._metrics, **known)
             self._metrics = {}
 

@@ -56,7 +56,9 @@ class Parameter:
         """A value by which a recipe can be checked."""
         if self.default is not None:
             return self.default
-        fitting: Value = self.choices[0] if self.choices else SAMPLES[self.type]
+        if self.choices:
+            return self.choices[0]
+        fitting: Value = SAMPLES[self.type]
         return fitting
 
     def read(self, given: Any) -> Value:

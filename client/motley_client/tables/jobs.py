@@ -333,6 +333,8 @@ def _deadline(found: DeadlineOutlook | None, now: datetime) -> list[tuple[str, C
     """`2026-12-01T12:00:00Z, met with probability 0.93 (forecast 12s ago)`."""
     if found is None:
         return []
+    if found.get("passed"):
+        return [("deadline", f"{found['deadline']} has passed {age(found['deadline'], now)} ago: the job is late")]
     made = f"(forecast {age(found['made_at'], now)} ago)"
     return [("deadline", f"{found['deadline']}, met with probability {found['in_time']:.2f} {made}")]
 
