@@ -32,6 +32,7 @@ from web.api.lab import LabRunViewSet
 from web.api.nodes import NodeViewSet
 from web.api.notifications import NotificationTargetViewSet, NotificationViewSet
 from web.api.policies import PolicyViewSet
+from web.api.recipes import RecipeViewSet
 from web.api.recurring_jobs import RecurringJobViewSet
 from web.api.rounds import RoundViewSet
 from web.api.secrets import SecretViewSet
@@ -62,6 +63,7 @@ def index(request: Request) -> Response:
 
 router = SimpleRouter(trailing_slash=False)
 router.register("jobs", JobViewSet, basename="job")
+router.register("recipes", RecipeViewSet, basename="recipe")
 router.register("recurring-jobs", RecurringJobViewSet, basename="recurring-job")
 router.register("sweeps", SweepViewSet, basename="sweep")
 router.register("nodes", NodeViewSet, basename="node")

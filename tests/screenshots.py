@@ -38,6 +38,10 @@ PAGES = {
     "job-failed": "jobs/{failed}",
     "compare": "jobs/compare?ids={job},{failed}",
     "cancel-jobs": "jobs/cancel?job={job}&job={waiting}",
+    "recipes": "recipes",
+    "new-recipe": "recipes/new?job={job}",
+    "recipe": "recipes/{recipe}",
+    "change-recipe": "recipes/{recipe}/change",
     "recurring-jobs": "recurring",
     "sweeps": "sweeps",
     "new-sweep": "sweeps/new",
@@ -147,6 +151,9 @@ def sample_site() -> Iterator[Service]:
         nightly = {"schedule": "0 3 * * *", "spec": {"team": "vision", **FURTHER_JOBS[-1]}, "name": "nightly"}
         site.client.run_recurring_job(site.client.add_recurring_job(nightly)["id"])
         site.client.start_sweep(SWEEP)
+        lr = {"parameters": {"lr": 0.1}, "name": "resnet", "description": "ResNet-50 with another learning rate"}
+        spec = {"team": "vision", **FURTHER_JOBS[-1], "command": f"{SAMPLE} # ${{{{ lr }}}}"}
+        site.client.submit_recipe(site.client.add_recipe({**lr, "spec": spec})["id"])
         run = site.client.simulate_policies(["fifo", "srtf"], days=1)["id"]
         wait_for("the lab run is done", lambda: site.client.lab_run(run)["finished_at"], pause_s=1)
         yield site
@@ -178,6 +185,7 @@ def places_of(client: Client) -> dict[str, Any]:
     lab = next(client.lab_runs(), None)
     numbers = {"round": next(client.rounds())["number"], "lab": lab["id"] if lab else 0}
     numbers["sweep"] = next(client.sweeps())["id"]
+    numbers["recipe"] = next(client.recipes())["id"]
     numbers["recurring"] = next(client.recurring_jobs())["id"]
     return jobs | numbers | {"array": member["array"], "node": next(client.nodes())["name"]}
 

@@ -40,6 +40,7 @@ HARMLESS = {
         "window",
         "recurring",
         "sweep",
+        "recipe",
         "team",
         "members",
         "notifications",

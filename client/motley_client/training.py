@@ -15,6 +15,7 @@ if should_stop():
 import json
 import math
 import os
+import re
 import signal
 import sys
 import threading
@@ -241,11 +242,11 @@ def progress(
 
     NumPy and PyTorch scalars are accepted. `batch_size` is the global batch size; `total_steps`, the step at which the
     job will be done, tells Motley what is left of a job whose description does not say it, and so do `epoch`, parts
-    included and from 0 on, and the number of `epochs`; `grad_sqr` and `grad_var`
-    are the squared norm of the gradient and its variance over batches of that size, from which Motley estimates
-    statistical efficiency (goodput). `metrics` are numbers of your own by name, as {"val_loss": 0.31}, at most 32;
-    those that are no finite numbers are left out. If a report cannot be written, there is one warning on stderr and
-    training continues.
+    included and from 0 on, and the number of `epochs`; `grad_sqr` and `grad_var` are the squared norm of the gradient
+    and its variance over batches of that size, from which Motley estimates statistical efficiency (goodput). `metrics`
+    are named values of the job's own, such as {"val/accuracy": 0.76}, up to 20 names of letters, digits and
+    _ . / @ + -; each is a curve on the page of the job. If a report cannot be written, there is one warning on stderr
+    and training continues.
     """
     path = os.environ.get("MOTLEY_PROGRESS")
     if not path:
@@ -260,12 +261,41 @@ def progress(
         "total_steps": None if total_steps is None else int(total_steps),
         "grad_sqr": _finite(grad_sqr),
         "grad_var": _finite(grad_var),
-        "metrics": {name: number for name, value in (metrics or {}).items() if (number := _finite(value)) is not None}
-        or None,
+        "metrics": _named(metrics or {}) or None,
+        "links": dict(_links) or None,
         **_timing.take_report(),
     }
     known = {name: value for name, value in report.items() if value is not None}
     _append(Path(path), json.dumps(known).encode() + b"\n")
+
+
+_links: dict[str, str] = {}
+
+
+def link(name: str, address: str) -> None:
+    """Show a page elsewhere on the page of this job, e.g. link("wandb", wandb.run.url); the next report carries it.
+
+    On rank 0, before `progress`; an attempt names at most ten, and the address begins with http:// or https://.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9_. -]{1,40}", name) or not re.fullmatch(r"https?://[!-~]{1,490}", address):
+        raise TrainingError(
+            f"link({name!r}, {address!r}): give a name of up to 40 letters, digits, blanks and _ . -, and an address "
+            "that begins with http:// or https:// and has no blank."
+        )
+    _links[name] = address
+
+
+METRIC_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@+-]{0,59}")
+
+
+def _named(metrics: Mapping[str, SupportsFloat]) -> dict[str, float]:
+    """The finite ones; a name that is none is left out with a warning, since training must go on."""
+    for name in metrics:
+        if not METRIC_NAME.fullmatch(name):
+            text = f"The metric {name!r} is not reported: a name has up to 60 letters, digits and _ . / @ + -."
+            _warn_once(f"metric {name}", text)
+    read = {name: _finite(value) for name, value in metrics.items() if METRIC_NAME.fullmatch(name)}
+    return {name: value for name, value in read.items() if value is not None}
 
 
 def _finite(value: SupportsFloat | None) -> float | None:

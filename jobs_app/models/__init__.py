@@ -12,6 +12,7 @@ from jobs_app.models.job_event import JobEvent
 from jobs_app.models.notification import Notification, NotificationTarget
 from jobs_app.models.personal_settings import PersonalSettings
 from jobs_app.models.progress_curve import ProgressCurve
+from jobs_app.models.recipe import Recipe, RecipeVersion
 from jobs_app.models.recurring_job import RecurringJob, RecurringRun
 from jobs_app.models.secret import Secret
 from jobs_app.models.site_announcement import SiteAnnouncement
@@ -44,6 +45,8 @@ __all__ = [
     "PersonalSettings",
     "ProgressCurve",
     "Reason",
+    "Recipe",
+    "RecipeVersion",
     "RecurringJob",
     "RecurringRun",
     "Secret",

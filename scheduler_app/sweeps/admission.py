@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.core.validators import RegexValidator
 from rest_framework import serializers
 
-from engines.progress import METRIC_NAME
+from engines.progress import METRIC
 from jobs_app.errors import InvalidSpec
 from jobs_app.models import Sweep
 from jobs_app.models.sweep import LARGEST_SWEEP
@@ -24,7 +24,8 @@ from web.rest.bodies import Strict, Text
 from web.rest.choices import Choice
 from web.rest.errors import Fault, faults_of
 
-NAMED_LIKE = "A metric has letters, digits, blanks and . / @ _ - in its name, 64 characters at most."
+NAMED_LIKE = "The name of a metric has up to 60 letters, digits and _ . / @ + -."
+HALVING_TYPES = [("asha", "asynchronous successive halving")]
 GREATEST_SEED = 2**32 - 1
 USUAL_AT_A_TIME = 16
 USUAL_RUN_CAP = 100
@@ -38,14 +39,14 @@ OF_ONE_JOB = {
 class MetricSpec(Strict):
     """The metric that trials are compared by: `loss`, or a name that the job reports in `metrics`."""
 
-    name = Text(max_length=64, validators=[RegexValidator(rf"\A{METRIC_NAME.pattern}\Z", NAMED_LIKE)])
+    name = Text(max_length=60, validators=[RegexValidator(rf"\A{METRIC.pattern}\Z", NAMED_LIKE)])
     goal = Choice(Sweep.Goal.choices, default=Sweep.Goal.MINIMIZE)
 
 
 class HalvingSpec(Strict):
     """Asynchronous successive halving: rungs at max_iter / eta^k steps, none below min_iter."""
 
-    type = Choice([("asha", "asha")], default="asha")
+    type = Choice(HALVING_TYPES, default="asha")
     min_iter = serializers.IntegerField(min_value=1, max_value=10**15, help_text="Steps before which none is stopped.")
     max_iter = serializers.IntegerField(min_value=1, max_value=10**15, help_text="Steps of a whole training.")
     eta = serializers.IntegerField(

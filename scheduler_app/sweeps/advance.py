@@ -70,10 +70,9 @@ def _jobs_of(trials: Iterable[SweepTrial]) -> dict[UUID, JobNow]:
     """Job → its state with its metrics; those in the archive are missing."""
     ids = [trial.job_id for trial in trials]
     jobs = Job.objects.filter(pk__in=ids).order_by()
-    curves = ProgressCurve.objects.filter(job__in=ids).values_list("job", "metrics", "milestones")
-    reported = {job: (metrics, milestones) for job, metrics, milestones in curves}
+    reported = dict(ProgressCurve.objects.filter(job__in=ids).values_list("job", "milestones"))
     return {
-        job.pk: JobNow(job.state, job.held, job.hold_next, job.message, *reported.get(job.pk, ({}, {})))
+        job.pk: JobNow(job.state, job.held, job.hold_next, job.message, reported.get(job.pk, {}))
         for job in jobs.only("state", "held", "hold_next", "message")
     }
 

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
+from jobs_app.measurement.progress_curves import LAST
 from jobs_app.models import Job, Sweep, SweepTrial
 from scheduler_app.sweeps.parameters import space_of
 from scheduler_app.sweeps.trial_spec import rule_of
@@ -31,8 +32,8 @@ class JobNow(NamedTuple):
     held: bool
     hold_next: bool
     message: str
-    metrics: Mapping[str, float]
     milestones: Mapping[str, float]
+    """Steps of rungs → value of the metric; `last`: the last one that it reported."""
 
 
 @dataclass
@@ -96,7 +97,7 @@ def _take_results(trial: SweepTrial, job: JobNow | None, sweep: Sweep, rule: Hal
 
 def _take_end(trial: SweepTrial, job: JobNow, sweep: Sweep, now: datetime) -> None:
     state, message = ENDS[Job.State(job.state)], job.message
-    trial.value = job.metrics.get(sweep.metric)
+    trial.value = job.milestones.get(LAST)
     if state is TrialState.SUCCEEDED and trial.value is None:
         state = TrialState.FAILED
         message = f"It ended without a value of {sweep.metric}: report it with progress(step, metrics=...)."

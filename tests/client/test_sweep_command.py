@@ -61,11 +61,10 @@ def test_it_is_started_listed_shown_stopped_and_deleted(service: Live, motley: M
 
 def test_faults_name_the_field(service: Live, motley: Motley, tmp_path: Path) -> None:
     path = tmp_path / "bad.yaml"
-    path.write_text(FILE.replace("max: 1e-1", "max: 1e-9").replace("run_cap", "runcap"))
+    path.write_text(FILE.replace("run_cap", "runcap"))
     refused = motley("sweep", "start", str(path))
-    assert refused.exit_code == 2
-    assert "runcap" in refused.stderr
+    assert (refused.exit_code, "Unknown field 'runcap'" in refused.stderr) == (2, True)
     path.write_text(FILE.replace("max: 1e-1", "max: 1e-9"))
-    assert "/parameters/lr: min, 1e-05, must be less than max, 1e-09" in motley("sweep", "start", str(path)).stderr
+    assert "parameters.lr: min, 1e-05, must be less than max, 1e-09" in motley("sweep", "start", str(path)).stderr
     path.write_text("- a\n- b\n")
     assert "describes no sweep" in motley("sweep", "start", str(path)).stderr

@@ -16,7 +16,9 @@ from connections_app.agents.join_agent import issue_join_token
 from insight_app.models import LabRun
 from jobs_app.code.storage import store
 from jobs_app.lifecycle.comments import comment_on_job
-from jobs_app.models import ApiToken, Attempt, Budget, Job, Notification, RecurringJob, Sweep, TeamQuota
+from jobs_app.models import ApiToken, Attempt, Budget, Job, Notification, Recipe, RecurringJob, Sweep, TeamQuota
+from jobs_app.recipes.editing import add_recipe, admitted_recipe
+from jobs_app.recipes.parameters import Parameter
 from jobs_app.secrets import set_secret
 from jobs_app.tokens import JobToken, issue_token
 from scheduler_app.models import PolicySetting, TimeWindow
@@ -97,6 +99,7 @@ def _places(lab: Lab, ada: User, root: User, job: Job) -> dict[str, str]:
         "engines": "local",
         "agents": issue_join_token("attic", trusted=False, actor=root, now=lab.now)[0].name,
         "gpu-types": "a100",
+        "recipes": str(added_recipe(ada).pk),
         "recurring-jobs": str(added_recurring_job(ada).pk),
         "sweeps": str(started_sweep(ada).pk),
         "windows": str(added_window(root).pk),
@@ -141,6 +144,14 @@ def added_recurring_job(owner: User) -> RecurringJob:
     recurring = admitted_recurring_job(asked, owner=owner, now=timezone.now())
     add_recurring_job(recurring)
     return recurring
+
+
+def added_recipe(author: User) -> Recipe:
+    spec = SPEC | {"name": "train", "command": "train --lr ${{ lr }}"}
+    parameters = [Parameter("lr", "number", 0.1).as_row()]
+    recipe, version = admitted_recipe({"spec": spec, "parameters": parameters}, author=author, now=timezone.now())
+    add_recipe(recipe, version)
+    return recipe
 
 
 def stored_code(owner: User) -> str:

@@ -69,8 +69,7 @@ def reports(lab: Lab, trial: SweepTrial, value: float, *, step: int) -> None:
     job = job_of(trial)
     rungs = [int(text) for text in job.env["MOTLEY_MILESTONES"].partition(":")[2].split(",") if text]
     curve, _ = ProgressCurve.objects.get_or_create(job=job, defaults={"spacing_s": 2, "last_at": lab.now})
-    curve.metrics = {"val_loss": value}
-    curve.milestones = {**{str(rung): value for rung in rungs if rung <= step}, **curve.milestones}
+    curve.milestones = {**{str(rung): value for rung in rungs if rung <= step}, **curve.milestones, "last": value}
     curve.save()
 
 
@@ -368,7 +367,7 @@ def test_trials_train_rest_at_a_rung_and_the_best_ends(cluster: Lab) -> None:
         ({"parameters": {"lr": 3}}, "/parameters/lr", "3 is no parameter"),
         ({"method": "grid"}, "/parameters/lr", "A grid needs its values"),
         ({"method": "hyperband"}, "/method", "is not one of grid, random, bayes"),
-        ({"metric": {"name": "a:b"}}, "/metric/name", "A metric has letters"),
+        ({"metric": {"name": "a:b"}}, "/metric/name", "The name of a metric"),
         ({"metric": {"name": "loss", "goal": "min"}}, "/metric/goal", "is not one of minimize, maximize"),
         ({"early_terminate": {"min_iter": 9, "max_iter": 3}}, "/early_terminate/min_iter", "greater than max_iter"),
         ({"early_terminate": {"min_iter": 1}}, "/early_terminate/max_iter", "required"),
