@@ -278,6 +278,7 @@ SPECTACULAR_SETTINGS = {
         "WindowKind": "scheduler_app.models.TimeWindow.Kind",
         "OutcomeEnum": "jobs_app.models.Attempt.Outcome",
         "DueTimeOutcome": "jobs_app.models.RecurringRun.Outcome",
+        "ParameterType": "jobs_app.recipes.declaration.TYPE_CHOICES",
         "HalvingType": "scheduler_app.sweeps.admission.HALVING_TYPES",
         "SweepState": "jobs_app.models.Sweep.State",
         "TrialState": "jobs_app.models.SweepTrial.State",

@@ -16,6 +16,7 @@ from web.rest.errors import faults_of
 MOST_PARAMETERS = 50
 MOST_CHOICES = 100
 TYPES = {"text": "text", "integer": "whole number", "number": "number", "boolean": "true or false"}
+TYPE_CHOICES = list(TYPES.items())
 ANY_VALUE: dict[str, Any] = {"oneOf": [{"type": "string"}, {"type": "number"}, {"type": "boolean"}]}
 
 
