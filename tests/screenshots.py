@@ -150,10 +150,11 @@ def sample_site() -> Iterator[Service]:
             wait_for(f"a job is {state}", lambda state=state: newest(site.client, state=[state]), pause_s=1)
         nightly = {"schedule": "0 3 * * *", "spec": {"team": "vision", **FURTHER_JOBS[-1]}, "name": "nightly"}
         site.client.run_recurring_job(site.client.add_recurring_job(nightly)["id"])
-        site.client.start_sweep(SWEEP)
+        sweep = site.client.start_sweep(SWEEP)["id"]
         lr = {"parameters": {"lr": 0.1}, "name": "resnet", "description": "ResNet-50 with another learning rate"}
         spec = {"team": "vision", **FURTHER_JOBS[-1], "command": f"{SAMPLE} # ${{{{ lr }}}}"}
         site.client.submit_recipe(site.client.add_recipe({**lr, "spec": spec})["id"])
+        wait_for("trials have ended", lambda: site.client.sweep(sweep)["trials"]["succeeded"] >= 3, pause_s=1)
         run = site.client.simulate_policies(["fifo", "srtf"], days=1)["id"]
         wait_for("the lab run is done", lambda: site.client.lab_run(run)["finished_at"], pause_s=1)
         yield site

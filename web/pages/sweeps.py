@@ -18,6 +18,7 @@ from scheduler_app.sweeps.admission import SweepSpec, admitted_sweep
 from scheduler_app.sweeps.editing import delete_sweep, start_sweep, stop_sweep
 from scheduler_app.sweeps.history import counts_of, rungs_of
 from scheduler_app.sweeps.parameters import space_of
+from scheduler_app.sweeps.trial_spec import value_text
 from web.pages.base import DOMAIN_ERRORS, SignedInRequest, paginate, show_error
 from web.pages.new_job import parsed_yaml
 from web.pages.sweep_charts import sweep_figures
@@ -133,9 +134,13 @@ def _table(found: Sweep, trials: list[SweepTrial]) -> list[tuple[SweepTrial, str
     jobs = Job.objects.filter(pk__in=[trial.job_id for trial in best_first]).order_by()
     states = dict(jobs.values_list("pk", "state"))
     return [
-        (trial, states.get(trial.job_id, ""), [trial.params.get(name) for name in found.parameters])
+        (trial, states.get(trial.job_id, ""), [(name, _short(trial.params.get(name))) for name in found.parameters])
         for trial in best_first
     ]
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else value_text(value)
 
 
 def _rank(trial: SweepTrial, sign: int) -> tuple[int, float]:
