@@ -23,7 +23,7 @@ SHELL_TEXTS = ("command", "setup")
 """Fields whose texts the shell reads."""
 DEEPEST = 20
 """Levels of a spec in which parameters are looked for."""
-SAMPLES: dict[str, Any] = {"text": "x", "integer": 1, "number": 1.0, "boolean": False}
+SAMPLES: dict[str, str | int | float | bool] = {"text": "x", "integer": 1, "number": 1.0, "boolean": False}
 """Values of a type, for the check of a recipe whose parameter has no default."""
 
 Value = str | int | float | bool
