@@ -4,7 +4,7 @@ import json
 import math
 import os
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from stat import S_ISREG
@@ -165,6 +165,13 @@ def _total_steps(report: dict[str, Any]) -> int | None:
         return None
     step: int = report["step"]
     return min(math.ceil(step * epochs / epoch), GREATEST_INTEGER)
+
+
+def checked(progress: Progress) -> Progress:
+    """The summary without names and addresses that no reader of lines would pass on: agents of others send them."""
+    names = [name for name in progress.metrics if METRIC.fullmatch(name)][:MOST_METRICS]
+    links = _links({"links": dict(progress.links)}, {})
+    return replace(progress, metrics={name: progress.metrics[name] for name in names}, links=links)
 
 
 def _metrics(report: dict[str, Any], known: dict[str, MetricReport]) -> dict[str, MetricReport]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from engines.agent.codec import decode, encode
-from engines.progress import MOST_LINKS, MOST_METRICS, ProgressTail, progress_from_json, progress_to_json
+from engines.progress import MOST_LINKS, MOST_METRICS, ProgressTail, checked, progress_from_json, progress_to_json
 from engines.protocol import MetricReport, Progress
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -58,3 +58,12 @@ def test_a_file_of_a_supervisor_before_them_is_read() -> None:
     old = progress_to_json(Progress(1, 0, NOW, 0, NOW), 0)
     del old["metrics"], old["links"]
     assert progress_from_json(old) == (Progress(1, 0, NOW, 0, NOW), 0)
+
+
+def test_what_an_agent_of_somebody_sends_is_checked_again() -> None:
+    """A machine that joined may be anybody's: no address of a script becomes a link that people click on."""
+    links = {"js": "javascript:alert(1)", "wandb": "https://wandb.ai"} | {f"l{n}": "https://a.b" for n in range(99)}
+    metrics = {"<b>": MetricReport(1, 1.0)} | {f"m{n}": MetricReport(1, 1.0) for n in range(99)}
+    found = checked(Progress(1, 0, NOW, 0, NOW, metrics=metrics, links=links))
+    assert (len(found.metrics), len(found.links), "<b>" in found.metrics) == (MOST_METRICS, MOST_LINKS, False)
+    assert ("js" in found.links, found.links["wandb"]) == (False, "https://wandb.ai")
