@@ -15,7 +15,6 @@ from jobs_app.measurement.progress_curves import CurvePoint, MetricPoint, note_p
 from jobs_app.models import Attempt, Job, JobEvent
 from jobs_app.submission.fields import LARGEST_BATCH, LARGEST_RATE
 
-
 MOST_LINKS = 10
 """Of a job over all its attempts."""
 
