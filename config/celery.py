@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from celery import Celery
-from celery.signals import after_task_publish, heartbeat_sent, setup_logging
+from celery.exceptions import WorkerShutdown
+from celery.signals import after_task_publish, heartbeat_sent, setup_logging, worker_shutting_down
 from celery.worker.consumer import Consumer
 from django.conf import settings
 from django_structlog.celery.steps import DjangoStructLogInitStep
 from kombu.entity import Queue
 
 RECONNECT_S = 2
+ANSWER_WITHIN_S = 2.0
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 app = Celery("motley")
@@ -38,6 +40,40 @@ class SteadyConsumer(Consumer):  # type: ignore[misc]
     def ensure_connected(self, conn: Any) -> Any:
         conn.ensure_connection = partial(conn.ensure_connection, interval_max=RECONNECT_S)
         return super().ensure_connected(conn)
+
+    def stop(self) -> None:
+        """Take leave of the broker, if it answers: each word to one that hangs would wait for half a minute."""
+        if broker_answers():
+            super().stop()
+
+    def shutdown(self) -> None:
+        """The same once all tasks have ended."""
+        if broker_answers():
+            super().shutdown()
+
+
+@worker_shutting_down.connect  # type: ignore[untyped-decorator]
+def leave_silent_broker(how: str, exitcode: int | None, **signal: Any) -> None:
+    """Break off what waits for a broker that hangs: it would be asked again for minutes before the worker ends.
+
+    This runs within the handler of SIGTERM, in the thread that waits. Tasks that run are waited for as ever.
+    """
+    if how == "Warm" and not broker_answers():
+        raise WorkerShutdown(exitcode)
+
+
+def broker_answers() -> bool:
+    """Whether the broker answers a PING within `ANSWER_WITHIN_S`."""
+    from redis import Redis, RedisError  # only a broker needs it
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
+
+    waits = {"socket_timeout": ANSWER_WITHIN_S, "socket_connect_timeout": ANSWER_WITHIN_S}
+    try:
+        with Redis.from_url(settings.CELERY_BROKER_URL, **waits, retry=Retry(NoBackoff(), 0)) as broker:
+            return bool(broker.ping())
+    except RedisError:
+        return False
 
 
 def show_life(**signal: Any) -> None:

@@ -5,7 +5,7 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from stat import S_ISREG
@@ -196,6 +196,17 @@ def _total_steps(report: dict[str, Any]) -> int | None:
     return min(math.ceil(step * epochs / epoch), GREATEST_INTEGER)
 
 
+def checked(progress: Progress) -> Progress:
+    """The summary without names and addresses that no reader of lines would pass on: agents of others send them."""
+    names = [name for name in progress.metrics if METRIC.fullmatch(name)][:MOST_METRICS]
+    links = _links({"links": dict(progress.links)}, {})
+    passed = {step: value for step, value in progress.milestones.items() if step == LAST or step.isdecimal()}
+    milestones = passed if LAST in passed and len(passed) <= MOST_MILESTONES else {}
+    return replace(
+        progress, metrics={name: progress.metrics[name] for name in names}, links=links, milestones=milestones
+    )
+
+
 def _metrics(report: dict[str, Any], known: dict[str, MetricReport]) -> dict[str, MetricReport]:
     """The last values so far; a name or value that is none is left out, and so are names beyond the first ones."""
     told = report.get("metrics")
@@ -210,14 +221,10 @@ def _links(report: dict[str, Any], known: dict[str, str]) -> dict[str, str]:
     """The links so far: addresses of web pages alone, for people click on them."""
     told = report.get("links")
     for name, address in told.items() if isinstance(told, dict) else ():
-        if is_link(name, address) and (name in known or len(known) < MOST_LINKS):
+        is_address = isinstance(address, str) and ADDRESS.fullmatch(address)
+        if is_address and LINK_NAME.fullmatch(name) and (name in known or len(known) < MOST_LINKS):
             known[name] = address
     return known
-
-
-def is_link(name: str, address: object) -> bool:
-    """Whether the name and the address can be shown as a link: the address of a web page, and no script."""
-    return isinstance(address, str) and bool(ADDRESS.fullmatch(address) and LINK_NAME.fullmatch(name))
 
 
 def _integer(value: object) -> int | None:

@@ -70,12 +70,12 @@ class MadeForecast:
     gpu_type: str
     type_part: float
     place: int
-    queue: int
-    """Jobs that could start on free GPUs, and itself."""
     deadline: datetime | None = None
     in_time: float | None = None
     """Probability that it is done by its deadline; None: it has none, or one that has passed or lies too far ahead."""
     start: ForeseenStart = NOTHING_FORESEEN
+    queue: int = 0
+    """Jobs that would start on free GPUs, and itself."""
 
 
 class OpenForecast(NamedTuple):

@@ -15,6 +15,9 @@ from jobs_app.measurement.progress_curves import CurvePoint, MetricPoint, note_m
 from jobs_app.models import Attempt, Job, JobEvent
 from jobs_app.submission.fields import LARGEST_BATCH, LARGEST_RATE
 
+MOST_LINKS = 10
+"""Of a job over all its attempts."""
+
 
 @dataclass(frozen=True)
 class ProgressDelta:
@@ -108,9 +111,15 @@ def _write_attempts(fresh: Fresh) -> None:
 def _write_jobs(fresh: Fresh) -> None:
     listed = list(fresh)
     rewrite(Job, ("step", "step_at"), {old.job: (now.step, now.at) for old, now in listed})
-    links = {old.job: old.links | now.links for old, now in listed if now.links.items() - old.links.items()}
+    links = {old.job: _joined(old.links, now.links) for old, now in listed if now.links.items() - old.links.items()}
     rewrite(Job, ("links",), {job: (told,) for job, told in links.items()})
     rewrite(Job, ("reported_total_steps",), {old.job: (now.total_steps,) for old, now in listed if now.total_steps})
+
+
+def _joined(before: dict[str, str], now: dict[str, str]) -> dict[str, str]:
+    """The links of a job, those of the present attempt last; of too many the oldest go."""
+    kept = {name: address for name, address in before.items() if name not in now} | now
+    return dict([*kept.items()][-MOST_LINKS:])
 
 
 @transaction.atomic

@@ -6,7 +6,7 @@ is a number; within a text it is written out, quoted for the shell in `command` 
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any
@@ -23,10 +23,9 @@ SHELL_TEXTS = ("command", "setup")
 """Fields whose texts the shell reads."""
 DEEPEST = 20
 """Levels of a spec in which parameters are looked for."""
-SAMPLES: dict[str, Any] = {"text": "x", "integer": 1, "number": 1.0, "boolean": False}
-"""Values of a type, for the check of a recipe whose parameter has no default."""
-
 Value = str | int | float | bool
+SAMPLES: dict[str, Value] = {"text": "x", "integer": 1, "number": 1.0, "boolean": False}
+"""Values of a type, for the check of a recipe whose parameter has no default."""
 LONGEST_TEXT = 10_000
 
 
@@ -56,10 +55,7 @@ class Parameter:
         """A value by which a recipe can be checked."""
         if self.default is not None:
             return self.default
-        if self.choices:
-            return self.choices[0]
-        fitting: Value = SAMPLES[self.type]
-        return fitting
+        return self.choices[0] if self.choices else SAMPLES[self.type]
 
     def read(self, given: Any) -> Value:
         """The value as of the parameter's type, be it written as text; raises `WrongValue`."""
@@ -106,7 +102,12 @@ def _boolean(given: Any) -> bool:
     raise WrongValue("Write true or false.")
 
 
-READERS = {"text": _text, "integer": _integer, "number": _number, "boolean": _boolean}
+READERS: dict[str, Callable[[Any], Value]] = {
+    "text": _text,
+    "integer": _integer,
+    "number": _number,
+    "boolean": _boolean,
+}
 
 
 def type_of(value: Any) -> str:

@@ -12,6 +12,7 @@ from django.db.models.functions import Coalesce, Greatest
 from cluster_app.engine_reports import note_missing_storage
 from cluster_app.gpu_faults import note_failed_hooks
 from database.bulk_update import rewrite
+from engines.progress import checked
 from engines.protocol import AttemptReport, EngineError, Phase, Progress, SiteReason, StopReason
 from jobs_app.lifecycle.attempt_endings import AttemptEnd, end_attempts
 from jobs_app.lifecycle.attempts import (
@@ -149,7 +150,7 @@ def _asked_again(
 
 def _store_going_on(reports: Sequence[AttemptReport], known: StoredAttempts, now: datetime) -> None:
     """Store progress, starts, devices, and why the site has not started an attempt."""
-    note_progress([_advance(report, report.progress) for report in reports if report.progress])
+    note_progress([_advance(report, checked(report.progress)) for report in reports if report.progress])
     record_unreadable_lines(
         {r.attempt: r.invalid_lines for r in reports if r.invalid_lines > known[r.attempt].invalid_lines}
     )

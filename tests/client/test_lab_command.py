@@ -57,6 +57,21 @@ def test_a_watched_run_ends_with_its_result(
         assert words in shown
 
 
+def test_assertions_decide_the_exit_code(
+    service: Live, motley: Motley, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(_: float) -> None:
+        LabRun.objects.update(state="done", result=RESULT, teams=[], done=8, total=8, finished_at=service.lab.now)
+
+    monkeypatch.setattr("motley_client.commands.lab.time.sleep", end)
+    held = motley("lab", "run", "--policy", "srtf", "--assert", "team:*.jct <= 1.05", "--assert", "jct <= 0.5")
+    assert held.exit_code == 0, held.stderr
+    number = str(LabRun.objects.get().pk)
+    refuted = motley("lab", "show", number, "--assert", "jct <= 0.4")
+    assert (refuted.exit_code, "srtf: jct <= 0.4 does not hold: jct is 0.500 of now" in refuted.stderr) == (1, True)
+    assert motley("lab", "show", number, "--assert", "fast").exit_code == 2
+
+
 def test_a_trace_and_weights_of_its_teams_are_sent(motley: Motley, tmp_path: Path) -> None:
     trace = tmp_path / "trace.csv"
     trace.write_text("name,arrival_s,gpus,duration_s,team\none,0,1,60,speech\n")

@@ -1,12 +1,13 @@
 """Named metrics and links of progress lines, which a job writes as it likes."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from engines.agent.codec import decode, encode
-from engines.progress import MOST_LINKS, MOST_METRICS, ProgressTail, progress_from_json, progress_to_json
+from engines.progress import MOST_LINKS, MOST_METRICS, ProgressTail, checked, progress_from_json, progress_to_json
 from engines.protocol import MetricReport, Progress
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -60,6 +61,15 @@ def test_a_file_of_a_supervisor_before_them_is_read() -> None:
     assert progress_from_json(old) == (Progress(1, 0, NOW, 0, NOW), 0)
 
 
+def test_what_an_agent_of_somebody_sends_is_checked_again() -> None:
+    """A machine that joined may be anybody's: no address of a script becomes a link that people click on."""
+    links = {"js": "javascript:alert(1)", "wandb": "https://wandb.ai"} | {f"l{n}": "https://a.b" for n in range(99)}
+    metrics = {"<b>": MetricReport(1, 1.0)} | {f"m{n}": MetricReport(1, 1.0) for n in range(99)}
+    found = checked(Progress(1, 0, NOW, 0, NOW, metrics=metrics, links=links))
+    assert (len(found.metrics), len(found.links), "<b>" in found.metrics) == (MOST_METRICS, MOST_LINKS, False)
+    assert ("js" in found.links, found.links["wandb"]) == (False, "https://wandb.ai")
+
+
 # -- milestones --------------------------------------------------------------------------------------------------
 
 
@@ -84,3 +94,10 @@ def test_the_loss_may_be_the_metric_and_a_variable_that_is_none_has_no_effect(tm
     assert milestones(tmp_path, "loss:", *lines) == {"last": 1.0}
     for nonsense in ("", ":", "x", "x:a,-1", "5"):
         assert milestones(tmp_path, nonsense, *lines) == {}
+
+
+def test_milestones_that_an_agent_of_somebody_sends_are_checked_again() -> None:
+    sent = Progress(1, 0, NOW, 1, NOW, milestones={"500": 0.3, "last": 0.2, "<b>": 1.0})
+    assert checked(sent).milestones == {"500": 0.3, "last": 0.2}
+    assert checked(replace(sent, milestones={str(n): 0.0 for n in range(10_000)} | {"last": 0.0})).milestones == {}
+    assert checked(replace(sent, milestones={"500": 0.3})).milestones == {}

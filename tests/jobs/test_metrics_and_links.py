@@ -48,6 +48,10 @@ def test_a_link_stays_when_a_later_attempt_names_none_or_another(lab: Lab, job: 
     report(lab, job, 4, {}, mlflow="https://mlflow.example.org/1")
     job.refresh_from_db()
     assert job.links == {"wandb": WANDB, "mlflow": "https://mlflow.example.org/1"}
+    for number in range(5, 20):
+        report(lab, job, number, {}, **{f"run-{number}": "https://example.org"})
+    job.refresh_from_db()
+    assert (len(job.links), "run-19" in job.links, "wandb" in job.links) == (10, True, False)
 
 
 def test_pages_draw_each_metric_and_link(lab: Lab, job: Job, plain_static: None) -> None:

@@ -23,6 +23,7 @@ from jobs_app.lifecycle.commands import hold_job
 from jobs_app.measurement.progress_curves import CurvePoint, note_points
 from jobs_app.models import Attempt, Job, PersonalSettings
 from tests.chromium import browser_of_live_server, skip_module_without_chromium  # noqa: F401 - a fixture
+from tests.rest.world import added_recipe
 from tests.service_lab import UNTIL_LET_GO
 
 STRICT = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'"
@@ -235,6 +236,10 @@ def test_a_page_fits_a_phone(page: Page) -> None:
     for name in (*of_cluster, *of_jobs, "fairness", "utilization", "tokens", "audit"):
         page.goto(reverse(name))
         widths[name] = page.evaluate("document.documentElement.scrollWidth")
+    recipe = added_recipe(User.objects.get(username="mia"))
+    for address in ("/recipes", "/recipes/new", f"/recipes/{recipe.pk}", f"/recipes/{recipe.pk}/change", "/jobs/new"):
+        page.goto(address)
+        widths[address] = page.evaluate("document.documentElement.scrollWidth")
     assert {name: width for name, width in widths.items() if width > 360} == {}
 
 

@@ -70,7 +70,13 @@ def parallel_figure(sweep: Sweep, ended: Sequence[SweepTrial], space: Space) -> 
         line = {"color": colour, "width": 1.5}
         traces.append(go.Scatter(x=x, y=y, mode="lines", name=name, showlegend=bool(name), line=line, hoverinfo="skip"))
     names = [f"{escape(axis.name or sweep.metric)}<br>{escape(f'{axis.least} to {axis.most}')}" for axis in axes]
-    x_axis = {"tickvals": list(range(len(axes))), "ticktext": names, "showgrid": True, "zeroline": False}
+    x_axis = {
+        "tickvals": list(range(len(axes))),
+        "ticktext": names,
+        "showgrid": True,
+        "zeroline": False,
+        "range": [-0.2, len(axes) - 0.8],  # or the texts of the last axis are cut off
+    }
     return _figure(traces, x=x_axis, y={"visible": False, "range": [-0.03, 1.03]})
 
 

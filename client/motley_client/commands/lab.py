@@ -10,12 +10,13 @@ import typer
 
 from motley_client.client import Client
 from motley_client.completion import policies as known_policies
+from motley_client.lab_assertions import Assertion
 from motley_client.lookup import connect
 from motley_client.responses import LabRun
 from motley_client.tables.lab import lab_run_details, lab_runs_table, progress
 from motley_client.tables.policy_effects import applied_details, lab_preview_details
 from motley_client.team_limits import BUDGET_FORM, QUOTA_FORM, budgets_of, quotas_of
-from motley_client.terminal import Output, OutputOption, emit, now, warn
+from motley_client.terminal import Output, OutputOption, emit, now, sanitized, warn
 
 LATEST_RUNS = 20
 POLL_INTERVAL_S = 1.0
@@ -23,6 +24,14 @@ UNFINISHED = ("queued", "running")
 
 lab = typer.Typer(no_args_is_help=True, help="Simulate the jobs of the last days, or of a trace, under other policies.")
 Number = TypeVar("Number", int, float)
+AssertOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--assert",
+        metavar="BOUND",
+        help="Ratio to the present policy as simulated: 'p99 <= 1.03', 'team:*.jct <= 1.05'; may be repeated.",
+    ),
+]
 RunArgument = Annotated[int, typer.Argument(metavar="RUN", help="Number of the run.")]
 
 
@@ -64,12 +73,16 @@ def run(
         typer.Option(metavar=BUDGET_FORM, help="Budget in place of the present one: vision=500/month:hard."),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Wait for the result, and show the progress.")] = False,
+    assertion: AssertOption = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Simulate the jobs of the last days, or of a trace, under these policies.
+    """Simulate the jobs of the last days, or of a trace, under these policies. With --assert it waits for the result:
 
-    Exit code 1: it failed or was cancelled.
+    motley lab run --policy sia --assert 'team:*.jct <= 1.05' --assert 'p99 <= 1.03'
+
+    Exit code 1: it failed or was cancelled, or an assertion does not hold.
     """
+    asserted = [Assertion.parse(text) for text in assertion or []]
     changes = _numbers(nodes or [], int, "--nodes", "TYPE=NODES, as in a100=2 or t4=-1")
     weights = _numbers(weight or [], float, "--weight", "TEAM=WEIGHT, as in vision=2")
     limits, budgets = quotas_of(quota or []), budgets_of(budget or [])
@@ -86,9 +99,9 @@ def run(
             quotas=limits,
             budgets=budgets,
         )
-        found = _followed(client, made) if watch else made
+        found = _followed(client, made) if watch or asserted else made
     emit(output, found, names=[str(found["id"])], table=lambda: lab_run_details(found))
-    raise typer.Exit(found["state"] in ("failed", "cancelled"))
+    raise typer.Exit(found["state"] in ("failed", "cancelled") or _is_refuted(found, asserted))
 
 
 @lab.command("list")
@@ -100,11 +113,15 @@ def list_runs(context: typer.Context, output: OutputOption = Output.TABLE) -> No
 
 
 @lab.command()
-def show(context: typer.Context, number: RunArgument, output: OutputOption = Output.TABLE) -> None:
-    """Show a run with its result."""
+def show(
+    context: typer.Context, number: RunArgument, *, assertion: AssertOption = None, output: OutputOption = Output.TABLE
+) -> None:
+    """Show a run with its result. Exit code 1: an assertion does not hold."""
+    asserted = [Assertion.parse(text) for text in assertion or []]
     with connect(context) as client:
         found = client.lab_run(number)
     emit(output, found, names=[str(number)], table=lambda: lab_run_details(found))
+    raise typer.Exit(_is_refuted(found, asserted))
 
 
 @lab.command()
@@ -144,6 +161,18 @@ def apply(
         )
     names = [applied["setting"]["policy"]]
     emit(output, applied, names=names, table=lambda: applied_details(applied, now=now()))
+
+
+def _is_refuted(found: LabRun, asserted: list[Assertion]) -> bool:
+    """Whether an assertion does not hold; each is told on standard error."""
+    result = found.get("result")
+    if asserted and not result:
+        warn(f"Run {found['id']} is {found['state']}: it has no result to assert anything of.")
+        return True
+    failures = [text for one in asserted for text in one.failures(result or {})]
+    for text in failures:
+        warn(sanitized(text))
+    return bool(failures)
 
 
 def _numbers(words: list[str], read: Callable[[str], Number], option: str, form: str) -> dict[str, Number]:
