@@ -25,6 +25,8 @@ MARGIN = 2.0
 """End of the last interval, as a multiple of the time that all work takes on divisible GPUs, and one job after it."""
 LONGEST_S = 366 * 24 * HOUR_S
 """Latest end of the last interval."""
+NEW_H = 1.0
+"""Age in hours that is added to that of each job: hours of a new job count, too."""
 GAP = 0.01
 """Relative optimality gap of the plan: its prices need not be better known than the rates."""
 PART = 4096
@@ -36,12 +38,14 @@ class CostsToGo:
     """Cost to go of m jobs.
 
     alpha (m,) float, cost per step; prices (n, T) float, cost per GPU-hour of each type and interval; ends_s (T,)
-    float, of the intervals; planned: rows of the program that was solved.
+    float, of the intervals; bound: a lower bound of the cost of all plans of these jobs, whatever stands for them;
+    planned: rows of the program that was solved.
     """
 
     alpha: Floats
     prices: Floats
     ends_s: Floats
+    bound: float
     planned: int
 
 
@@ -57,9 +61,10 @@ def find_costs_to_go(
     most_planned: int = MOST_PLANNED,
     budget: TimeBudget = UNLIMITED,
 ) -> CostsToGo:
-    """Find what a step of each job is worth now: by how much it lowers the cost of the plan.
+    r"""Find what a step of each job is worth now: by how much it lowers the cost of the plan.
 
-    The cost is the weighted sum of the jobs' mean busy ages in hours, to a power: at 1 all hours count the same.
+    The cost is the weighted sum of the jobs' mean busy dates, where an hour of a job of age A counts
+    :math:`(1 + A / 1\,\mathrm{h})^{e - 1}`: at a power e of 1 all hours count the same.
 
     Parameters
     ----------
@@ -67,22 +72,25 @@ def find_costs_to_go(
     usage, capacity : (n, K) and (n,) int, GPUs.
     steps, weight : (m,) float, > 0, steps that are left and what the job counts.
     age_s : (m,) float, seconds since the job was submitted.
-    power : of the ages, at least 1.
+    power : e, at least 1.
     most_planned : jobs of which all are planned.
     budget : when it is spent, the prices so far count.
     """
     ends_s = _intervals(rate, usage, capacity, steps)
-    cost, late = _costs_of_age(ends_s, age_s / HOUR_S, power)
+    cost, late = _costs_of_age(ends_s, age_s, power)
     program = PlanProgram.of(rate, usage, capacity, ends_s, steps=steps, weight=weight, cost_h=cost, late_h=late)
     order = _by_length(rate, usage, steps, weight, age_s)
     sample, count = _sample(order, most_planned)
     plan = solve_plan(_of_rows(program, sample, count), gap=GAP, budget=budget)
-    alpha = np.empty(len(order))
+    alpha, bound = np.empty(len(order)), plan.bound
     if len(sample) == len(order):
         alpha[sample] = plan.cost_to_go
     else:
-        alpha[order] = np.concatenate(list(_answers(program, order, plan.prices.T / HOUR_S)))
-    return CostsToGo(alpha, plan.prices, ends_s, len(sample))
+        near = np.repeat(plan.cost_to_go * program.steps[sample], count)
+        answers = list(_answers(program, order, plan.prices.T / HOUR_S, near))
+        alpha[order] = np.concatenate([of_part for of_part, _ in answers])
+        bound = sum(value for _, value in answers) - float((program.room.T * plan.prices).sum()) / HOUR_S
+    return CostsToGo(alpha, plan.prices, ends_s, bound, len(sample))
 
 
 def _intervals(rate: Floats, usage: Ints, capacity: Ints, steps: Floats) -> Floats:
@@ -94,11 +102,12 @@ def _intervals(rate: Floats, usage: Ints, capacity: Ints, steps: Floats) -> Floa
     return doubling_intervals(FIRST_S, min(float(until_s), LONGEST_S))
 
 
-def _costs_of_age(ends_s: Floats, age_h: Floats, power: float) -> tuple[Floats, Floats]:
-    """Cost (m, T) of work in the middle of each interval, and (m,) of work after the last one."""
+def _costs_of_age(ends_s: Floats, age_s: Floats, power: float) -> tuple[Floats, Floats]:
+    """Cost (m, T) of work in the middle of each interval, and (m,) of work after the last one, from now on."""
     middle_h, last_h = (np.append(0, ends_s[:-1]) + ends_s) / 2 / HOUR_S, LATE * ends_s[-1] / HOUR_S
-    so_far = age_h**power
-    return (age_h[:, None] + middle_h) ** power - so_far[:, None], (age_h + last_h) ** power - so_far
+    age_h = NEW_H + age_s / HOUR_S
+    so_far, hour = age_h**power, power * NEW_H ** (power - 1)
+    return ((age_h[:, None] + middle_h) ** power - so_far[:, None]) / hour, ((age_h + last_h) ** power - so_far) / hour
 
 
 def _by_length(rate: Floats, usage: Ints, steps: Floats, weight: Floats, age_s: Floats) -> Ints:
@@ -128,12 +137,16 @@ def _of_rows(program: PlanProgram, rows: Ints, count: Ints) -> PlanProgram:
     )
 
 
-def _answers(program: PlanProgram, order: Ints, prices: Floats) -> Iterator[Floats]:
-    """Costs to go per step of the rows in this order, at prices (T, n) per GPU-second."""
-    for start in range(0, len(order), PART):
-        rows = order[start : start + PART]
+def _answers(program: PlanProgram, order: Ints, prices: Floats, near: Floats) -> Iterator[tuple[Floats, float]]:
+    """Costs to go per step of rows in this order, part by part, and their sum in the bound.
+
+    prices (T, n) are per GPU-second; near (m,) are the costs of neighbours, with which the search begins.
+    """
+    for first in range(0, len(order), PART):
+        rows = order[first : first + PART]
         some = _of_rows(program, rows, np.ones(len(rows), dtype=np.int64))
-        alpha = some.late_h.copy()  # a row without a configuration is late
+        alpha, value = some.late_h.copy(), some.late_h.copy()  # a row without a configuration is late
         for block in job_blocks(some):
-            alpha[block.rows] = respond(block, prices, some.pieces)[0]
-        yield alpha / some.steps
+            start = near[first : first + PART][block.rows]
+            alpha[block.rows], value[block.rows] = respond(block, prices, some.pieces, start)
+        yield alpha / some.steps, float(value.sum())

@@ -27,7 +27,7 @@ def motley_plan(
     *,
     power: Annotated[
         float, Range(1, 4, "power of completion times whose sum is to be least: 1 the mean, more also the last jobs")
-    ] = 1.3,
+    ] = 1.5,
     horizon_s: Annotated[float, Range(60, 86_400, "seconds over which the cost of a restart is spread")] = 900.0,
     repaid: Annotated[float, Range(0, 10, "how many restarts a job must gain by another configuration")] = 2.0,
     fairness: Annotated[
@@ -72,7 +72,7 @@ def motley_plan(
     over time, with intervals t that double in length, L, up to the end of all work (`allocation.plan.program`):
 
     .. math::
-        \min_{x \ge 0}\ \textstyle\sum_i \omega_i \sum_{tk} \left[(A_i + \tau_t)^e - A_i^e\right]
+        \min_{x \ge 0}\ \textstyle\sum_i \omega_i \sum_{tk} \frac{(1 + A_i + \tau_t)^e - (1 + A_i)^e}{e}\,
         \frac{T'_{ik}}{S_i} x_{ikt} \quad\text{s.t.}\quad
         & \textstyle \sum_k x_{ikt} \le L_t                        && \forall i, t \quad\text{(time)} \\
         & \textstyle \sum_{kt} \frac{T'_{ik}}{S_i} x_{ikt} = 1     && \forall i \quad\text{(work)} \\
@@ -95,8 +95,8 @@ def motley_plan(
         R_{ik} = \begin{cases} 0 & k \text{ is held} \\ b R_i & \text{another is} \\ R_i & \text{else} \end{cases}
 
     **Queues** Q and Z, the work d and the leases and reservations are those of `motley`; the mean value of full speed,
-    a, makes a backlog weigh as much as there. Prices are hours of others for each GPU-hour; an hour of a job of age A
-    counts e times A (in hours) to the power e - 1.
+    a, makes a backlog weigh as much as there. Prices are hours of others for each GPU-hour; an hour of a new job
+    counts 1, and (1 + A) to the power e - 1 later.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def motley_plan(
 class PlanValues:
     """Parameters of the value of a configuration."""
 
-    power: float = 1.3
+    power: float = 1.5
     horizon_s: float = 900.0
     repaid: float = 2.0
     fairness: float = 2.0

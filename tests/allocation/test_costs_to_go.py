@@ -41,9 +41,20 @@ def test_a_sample_gives_nearly_the_costs_of_the_whole():
     jobs = crowd(1200)
     sampled, whole = found(jobs), found(jobs, most_planned=1200)
     assert (sampled.planned, whole.planned) == (200, 1200)
+    assert 0.97 * whole.bound < sampled.bound < 1.02 * whole.bound
     error = np.abs(np.log(sampled.alpha / whole.alpha))
     assert np.median(error) < 0.05
     assert error.max() < 0.5
+
+
+def test_the_bound_of_a_sample_is_below_what_the_whole_can_reach():
+    for seed in range(20):
+        jobs = crowd(60, seed)
+        costs = found(jobs, most_planned=7)
+        program = PlanProgram.of(
+            jobs["rate"], USAGE, CAPACITY, costs.ends_s, steps=jobs["steps"], weight=jobs["weight"]
+        )
+        assert costs.bound <= solve_plan(program, gap=1e-3).value
 
 
 def test_of_identical_jobs_one_stands_for_all():
