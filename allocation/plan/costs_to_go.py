@@ -58,6 +58,7 @@ def find_costs_to_go(
     weight: Floats,
     age_s: Floats,
     power: float = 1.0,
+    ends_s: Floats | None = None,
     most_planned: int = MOST_PLANNED,
     budget: TimeBudget = UNLIMITED,
 ) -> CostsToGo:
@@ -73,10 +74,11 @@ def find_costs_to_go(
     steps, weight : (m,) float, > 0, steps that are left and what the job counts.
     age_s : (m,) float, seconds since the job was submitted.
     power : e, at least 1.
+    ends_s : (T,) float, of the intervals; by default from a minute, doubling, until all work can be done.
     most_planned : jobs of which all are planned.
     budget : when it is spent, the prices so far count.
     """
-    ends_s = _intervals(rate, usage, capacity, steps)
+    ends_s = _intervals(rate, usage, capacity, steps) if ends_s is None else ends_s
     cost, late = _costs_of_age(ends_s, age_s, power)
     program = PlanProgram.of(rate, usage, capacity, ends_s, steps=steps, weight=weight, cost_h=cost, late_h=late)
     order = _by_length(rate, usage, steps, weight, age_s)

@@ -27,7 +27,7 @@ def motley_plan(
     *,
     power: Annotated[
         float, Range(1, 4, "power of completion times whose sum is to be least: 1 the mean, more also the last jobs")
-    ] = 1.5,
+    ] = 1.25,
     horizon_s: Annotated[float, Range(60, 86_400, "seconds over which the cost of a restart is spread")] = 900.0,
     repaid: Annotated[float, Range(0, 10, "how many restarts a job must gain by another configuration")] = 2.0,
     fairness: Annotated[
@@ -148,7 +148,7 @@ def motley_plan(
 class PlanValues:
     """Parameters of the value of a configuration."""
 
-    power: float = 1.5
+    power: float = 1.25
     horizon_s: float = 900.0
     repaid: float = 2.0
     fairness: float = 2.0

@@ -29,7 +29,7 @@ class Formula:
         steps = self.left_s * best
         moves_s = np.where(np.arange(len(problem.nodes)) == problem.held[:, None], 0, problem.restart_s[:, None])
         rate = problem.rate * steps[:, None] / (steps[:, None] + problem.rate * moves_s)
-        of_all = {"steps": steps, "weight": problem.job_weight, "age_s": problem.age_s, "power": 1.5}
+        of_all = {"steps": steps, "weight": problem.job_weight, "age_s": problem.age_s, "power": 1.25}
         self.a = HOUR_S * find_costs_to_go(rate, problem.usage, problem.capacity, **of_all).alpha
 
     def value(self, assignment):
