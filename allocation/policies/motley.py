@@ -3,22 +3,19 @@
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from numpy import arange, isfinite, maximum, minimum, ones, ones_like, where
+from numpy import arange, maximum, ones, ones_like, where
 
 from allocation.decision import Decision
+from allocation.policies._motley_terms import HOUR_S, LEAST_S, left_s, queues_h, spared_by_staying
 from allocation.policies.parameters import Range
 from allocation.policies.plain_programs import all_jobs_sum, each_jobs_sum, solve_integer
-from allocation.problem import Problem, isolated_rate
+from allocation.problem import Problem
 from allocation.reservations import ReservationRules, Reservations, reserve
 from allocation.restart_cost import part_lost_to_restart
 from allocation.solvers.integer_assignment import allowed, assign_with_incumbents, oldest_first
 from allocation.solvers.linear_program import SolverFailed
 from allocation.time_budget import UNLIMITED, TimeBudget
-from allocation.types import Bools, Floats, Ints
-
-HOUR_S = 3600.0
-LEAST_S = 1.0
-"""Least remaining time of a job in seconds, so that its weight stays finite."""
+from allocation.types import Floats
 
 
 def motley(
@@ -192,44 +189,20 @@ def plain_program(
 
 
 def _reserve(problem: Problem, rules: ReservationRules, scale_up: float) -> Reservations:
-    return reserve(problem, _left_s(problem, rules.horizon_s), allowed(problem, scale_up), rules)
+    return reserve(problem, left_s(problem, rules.horizon_s), allowed(problem, scale_up), rules)
 
 
 def _gain(problem: Problem, x: Values) -> Floats:
     """Value of each configuration (m, K)."""
     T, g, p = problem.rate, problem.base_gpus, problem.base_rate
     best, held = T.max(axis=1), problem.held[:, None] == arange(T.shape[1])
-    r = maximum(_left_s(problem, x.horizon_s), LEAST_S)
+    r = maximum(left_s(problem, x.horizon_s), LEAST_S)
     done = 1 - part_lost_to_restart(problem, r * best, held, repaid=x.repaid, horizon_s=x.horizon_s)
     phi = 1 + where(problem.attained_gpu_s > 0, 0, x.first_run)
     urgency = problem.job_weight * phi * (r / HOUR_S) ** -x.short_first
-    s = where(problem.held >= 0, minimum(problem.restart_s / minimum(x.horizon_s, problem.restart_s + r), 1), 0)
+    s = spared_by_staying(problem, r, x.horizon_s)
     v, d = T / best[:, None] * done, (g / p)[:, None] * T * done
-    gain: Floats = urgency[:, None] * (x.begin + s[:, None] + v) + x.fairness * _queues_h(problem, r, held, x) * d
+    gain: Floats = (
+        urgency[:, None] * (x.begin + s[:, None] + v) + x.fairness * queues_h(problem, r, held, x.rho_max) * d
+    )
     return gain
-
-
-def _left_s(problem: Problem, horizon_s: float) -> Floats:
-    """Seconds left r (m,) at the best rate."""
-    so_far = problem.attained_gpu_s / problem.base_gpus
-    left = problem.remaining_steps / problem.rate.max(axis=1)
-    left_s: Floats = where(isfinite(left), left, so_far + horizon_s)
-    return left_s
-
-
-def _queues_h(problem: Problem, r: Floats, held: Bools, x: Values) -> Floats:
-    """Virtual queues Q + Z (m, K) of each job's team and of the job."""
-    Q = problem.team_backlog_s / HOUR_S
-    while_leased = where(held & problem.leased[:, None], Q.max(initial=0), Q[:, None])
-    of_all, of_as_old = (_whole_s(problem, r, m) for m in (len(problem.age_s), problem.as_old))
-    whole_s = minimum(of_all, maximum(of_as_old, HOUR_S))
-    Z = maximum(problem.age_s - x.rho_max * whole_s, 0) / maximum(whole_s, HOUR_S)
-    queues: Floats = while_leased + Z[:, None]
-    return queues
-
-
-def _whole_s(problem: Problem, r: Floats, jobs: int | Ints) -> Floats:
-    """Seconds (m,) that each job takes, from its first step to its last, on a 1/jobs part of the cluster."""
-    alone = isolated_rate(problem.base_gpus, problem.base_rate, problem.capacity, jobs)
-    whole_s: Floats = problem.isolated_s + r * problem.rate.max(axis=1) / alone
-    return whole_s

@@ -78,6 +78,7 @@ class Training:
     _replicas: Floats = field(init=False)
     """Replicas of each kind in each configuration (kinds, K)."""
     _elastic: Sequence[bool] = field(init=False)
+    _true: dict[object, Floats] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         experience: dict[str, ObservedSteps] = defaultdict(ObservedSteps)
@@ -158,6 +159,31 @@ class Training:
                 local, passes = self.batch_for(i, k)
                 rates[:, k] = rates_of(application, *where, np.array([local]), np.array([passes]))
         return rates
+
+    def true_rates(self, rows: Ints, left: Floats, *, ahead: bool) -> Floats:
+        """Rates (m, K) at the best batches, in steps/s, of jobs with so many steps (m,) left.
+
+        ahead: on average over what is left, else in the epoch in which the job is.
+        """
+        rates = [
+            self._true_rate(i, of_left, ahead=ahead) for i, of_left in zip(rows.tolist(), left.tolist(), strict=True)
+        ]
+        return np.array(rates).reshape(len(rows), len(self._types))
+
+    def _true_rate(self, i: int, left: float, *, ahead: bool) -> Floats:
+        job, total = self._jobs[i], float(self.jobs.steps[i])
+        what = job.application.name, job.program.tuned, job.program.batch, int(self.jobs.kind[i])
+        if what not in self._true:
+            self._true[what] = self._epoch_rates(i)
+        ends, rates = job.application.ends, self._true[what]
+        whole = float(ends[-1])
+        done = whole * (1 - left / total)
+        epoch = min(int(np.searchsorted(ends, done + DUST, side="right")), len(ends) - 1)
+        if not ahead:
+            return np.asarray(rates[epoch] * total / whole)
+        work = np.diff(np.maximum(ends[epoch:], done + DUST), prepend=done)
+        with np.errstate(divide="ignore"):
+            return np.asarray(work.sum() / (work[:, None] / rates[epoch:]).sum(axis=0) * total / whole)
 
     def seconds_left(self, rows: Ints, configurations: Ints, left: Floats, mates: Ints) -> Floats:
         """Unknown: the rate changes from epoch to epoch."""

@@ -28,6 +28,7 @@ SOLVER = {
     "min_cost": "maximize_weighted_sum",
     "min_cost_slo": "maximize_weighted_sum",
     "motley": "assign_with_incumbents",
+    "motley_plan": "assign_with_incumbents",
     "sia": "assign_with_incumbents",
 }
 """By which function a policy solves."""

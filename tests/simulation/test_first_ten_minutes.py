@@ -1,4 +1,4 @@
-"""The demo's first ten minutes under the default policy: gangs run beside small jobs, and what began goes on."""
+"""The demo's first ten minutes under our own policies: gangs run beside small jobs, and what began goes on."""
 
 import numpy as np
 import pytest
@@ -8,9 +8,9 @@ from benchmarks.first_ten_minutes import LONGEST_WAIT, MOST_FOR_LATER, MOST_REST
 SEEDS = (0, 1)
 
 
-@pytest.fixture(scope="module")
-def runs():
-    return [outcome("motley", seed=seed, every_s=10.0) for seed in SEEDS]
+@pytest.fixture(scope="module", params=["motley", "motley_plan"])
+def runs(request):
+    return [outcome(request.param, seed=seed, every_s=10.0) for seed in SEEDS]
 
 
 def test_no_job_is_restarted_again_and_again(runs):

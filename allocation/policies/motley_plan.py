@@ -1,0 +1,223 @@
+"""Minimum mean completion time by a plan over the coming hours: costs to go, integer assignment, virtual queues."""
+
+from dataclasses import dataclass, replace
+from typing import Annotated
+
+from numpy import arange, maximum, ones, ones_like, where
+
+from allocation.decision import Decision
+from allocation.plan.costs_to_go import find_costs_to_go
+from allocation.policies._motley_terms import HOUR_S, LEAST_S, left_s, queues_h, spared_by_staying
+from allocation.policies.parameters import Range
+from allocation.policies.plain_programs import all_jobs_sum, each_jobs_sum, solve_integer
+from allocation.problem import Problem
+from allocation.reservations import ReservationRules, Reservations, reserve
+from allocation.restart_cost import part_lost_to_restart
+from allocation.solvers.integer_assignment import allowed, assign_with_incumbents, oldest_first
+from allocation.solvers.linear_program import SolverFailed
+from allocation.time_budget import UNLIMITED, TimeBudget
+from allocation.types import Bools, Floats
+
+PLANNING = 0.5
+"""Part of the time limit that the plan may take; the assignment has the rest."""
+
+
+def motley_plan(
+    problem: Problem,
+    *,
+    power: Annotated[
+        float, Range(1, 4, "power of completion times whose sum is to be least: 1 the mean, more also the last jobs")
+    ] = 1.25,
+    horizon_s: Annotated[float, Range(60, 86_400, "seconds over which the cost of a restart is spread")] = 900.0,
+    repaid: Annotated[float, Range(0, 10, "how many restarts a job must gain by another configuration")] = 2.0,
+    fairness: Annotated[
+        float,
+        Range(0, 1000, "weight of a team's backlog, in mean values of full speed per GPU and cluster-hour; 0: none"),
+    ] = 2.0,
+    rho_max: Annotated[
+        float, Range(1, 1000, "age over the isolated time of the whole job beyond which the job gains value")
+    ] = 4.0,
+    scale_up: Annotated[
+        float,
+        Range(0, 1024, "limit on replicas as a multiple of the most that jobs of its workload ever had; 0: no limit"),
+    ] = 0.0,
+    patience: Annotated[
+        float,
+        Range(0, 1000, "waiting time, as a multiple of the time that a job takes, from which it is due; 0: never"),
+    ] = 1.0,
+    lease_growth: Annotated[
+        float, Range(0, 4, "factor by which a restart lengthens the lease of a job, up to the horizon; 0: no leases")
+    ] = 2.0,
+    planned: Annotated[
+        int, Range(1, 2000, "jobs up to which all are planned; of more, so many stand for all others")
+    ] = 200,
+    gap: Annotated[float, Range(0, 0.5, "relative optimality gap at which the solver may stop")] = 1e-3,
+    time_limit_s: Annotated[
+        float, Range(0.01, 600, "seconds after which the best feasible assignment so far is used")
+    ] = 20.0,
+) -> Decision:
+    r"""Assign the configurations whose steps are worth most in a plan of the hours to come.
+
+    Choose it instead of `motley` where jobs are elastic and the last ones count as well as the mean. Teams, leases and
+    reservations are as in `motley`.
+
+    .. math::
+        \max_{X \in \{0,1\}}\ \textstyle\sum_{ik} \left[\alpha_i T_{ik} (1 - l_{ik}) + \alpha_i s_i \max_k T_{ik}
+        + \beta\, \bar{a}\, (Q_{ik} + Z_i)\, d_{ik}\right] X_{ik} \quad\text{s.t.}\quad
+        & \textstyle \sum_k X_{ik} \le 1                      && \forall i \quad\text{(one configuration)} \\
+        & \textstyle \sum_i \sum_k u_{jk} X_{ik} \le c_j      && \forall j \quad\text{(capacity)}
+
+    **Costs to go.** Alpha is what a step of the job is worth now: by how much it lowers the sum of completion times to
+    the power e, with the GPUs that it frees later for others. It is the dual of the work of the job in a linear program
+    over time, with intervals t that double in length, L, up to the end of all work (`allocation.plan.program`):
+
+    .. math::
+        \min_{x \ge 0}\ \textstyle\sum_i \omega_i \sum_{tk} \frac{(1 + A_i + \tau_t)^e - (1 + A_i)^e}{e}\,
+        \frac{T'_{ik}}{S_i} x_{ikt} \quad\text{s.t.}\quad
+        & \textstyle \sum_k x_{ikt} \le L_t                        && \forall i, t \quad\text{(time)} \\
+        & \textstyle \sum_{kt} \frac{T'_{ik}}{S_i} x_{ikt} = 1     && \forall i \quad\text{(work)} \\
+        & \textstyle \sum_{ik} u_{jk} x_{ikt} \le c_j L_t          && \forall j, t \quad\text{(capacity)}
+
+    A is the age and tau the middle of an interval, in hours. T' are rates less the time of one restart, where the
+    configuration is not held: T' = T S / (S + T R). So a job that gains little from more GPUs gets them when they are
+    cheap, and one that would have to run alone at the end runs sooner. The plan knows nothing of jobs to come, and
+    would put off long jobs for a quiet that never comes: a power above 1 counters that, because an hour counts more
+    the older the job is. Of more than `planned` jobs so many stand for all others; each job answers the prices of that
+    plan for itself.
+
+    **A round.** A restart costs its part l of the time until the job completes or the horizon H is reached, b times
+    where a running job changes its configuration; a job that would be stopped would pay it later (s):
+
+    .. math::
+        r_i = \frac{S_i}{\max_k T_{ik}}, \qquad
+        l_{ik} = \frac{R_{ik}}{\min(H,\ R_{ik} + S_i / T_{ik})}, \qquad
+        s_i = \frac{R_i}{\min(H,\ R_i + r_i)} \ \text{if it holds GPUs}, \qquad
+        R_{ik} = \begin{cases} 0 & k \text{ is held} \\ b R_i & \text{another is} \\ R_i & \text{else} \end{cases}
+
+    **Queues** Q and Z, the work d and the leases and reservations are those of `motley`; the mean value of full speed,
+    a, makes a backlog weigh as much as there. Prices are hours of others for each GPU-hour; an hour of a new job
+    counts 1, and (1 + A) to the power e - 1 later.
+
+    Parameters
+    ----------
+    problem : Problem
+        T = rate (m, K) goodput, u = usage (n, K) GPUs, c = capacity (n,) GPUs, omega = job_weight (m,), held, held_s,
+        locked (m,), S = remaining_steps (m,), R = restart_s (m,) seconds, attained_gpu_s, g = base_gpus, p = base_rate
+        (m,), A = age_s, isolated_s (m,), Q = team_backlog_s (m,), most_replicas (m,) that jobs of its workload ever
+        had.
+    power, horizon_s, repaid : e, H and b.
+    fairness, rho_max : beta, and from where Z counts.
+    patience, lease_growth : waiting time from which a job is due, and growth of leases.
+    scale_up, planned, gap, time_limit_s : limit of growth, jobs of the plan, relative optimality gap, seconds.
+
+    Returns
+    -------
+    Decision
+        assignment (m,); objective and bound as in the formula; prices (n,) and value (m, K) in such hours per hour:
+        what a GPU, or a configuration, takes off the sum. Where `time_limit_s` or the round's time limit comes
+        before the gap is reached, the feasible answer by prices, with the status `limit`.
+
+    References
+    ----------
+    .. [1] Goemans, Queyranne, Schulz, Skutella and Wang, SIAM Journal on Discrete Mathematics 2002, "Single machine
+       scheduling with release dates" (mean busy dates).
+    .. [2] Schulz and Skutella, SIAM Journal on Discrete Mathematics 2002, "Scheduling unrelated machines by randomized
+       rounding" (the program over intervals).
+    .. [3] Neely, "Stochastic Network Optimization with Application to Communication and Queueing Systems", 2010,
+       section 4.5 (virtual queues).
+    """
+    budget = TimeBudget.of(problem).at_most(time_limit_s)
+    values = PlanValues(power, horizon_s, repaid, fairness, rho_max, planned)
+    rules = ReservationRules(patience, lease_growth, horizon_s, by_team=fairness > 0)
+    reserved = _reserve(problem, rules, scale_up)
+    fixed, kept = reserved.fixed(problem), reserved.kept
+    gain = _gain(fixed, values, TimeBudget.after(PLANNING * budget.left_s()))
+    try:
+        decision = assign_with_incumbents(
+            fixed, gain, scale_up=scale_up, gap=gap, time_limit_s=budget.left_s(), kept=kept
+        )
+    except SolverFailed as failure:
+        by_plain = plain_program(problem, values, rules, scale_up=scale_up, gap=gap, budget=budget)
+        decision = by_plain.in_place_of(failure)
+    decision = oldest_first(fixed, decision)
+    behind_h = problem.team_backlog_s / HOUR_S if fairness else None
+    return replace(decision, behind_h=behind_h, keeps_s=reserved.keeps_s, kept_for=reserved.kept_for)
+
+
+@dataclass(frozen=True)
+class PlanValues:
+    """Parameters of the value of a configuration."""
+
+    power: float = 1.25
+    horizon_s: float = 900.0
+    repaid: float = 2.0
+    fairness: float = 2.0
+    rho_max: float = 4.0
+    planned: int = 200
+
+
+DEFAULTS, RULES = PlanValues(), ReservationRules()
+
+
+def plain_program(
+    problem: Problem,
+    values: PlanValues = DEFAULTS,
+    rules: ReservationRules = RULES,
+    *,
+    scale_up: float = 0.0,
+    gap: float = 1e-3,
+    budget: TimeBudget = UNLIMITED,
+) -> Decision:
+    """Solve the integer program above by HiGHS, beside what is reserved, with the same costs to go."""
+    reserved = _reserve(problem, rules, scale_up)
+    fixed = reserved.fixed(problem)
+    T, u, c = problem.rate, problem.usage, problem.capacity - reserved.kept
+    return solve_integer(
+        fixed,
+        _gain(fixed, values, UNLIMITED),
+        [
+            [each_jobs_sum(ones_like(T))],  # one configuration
+            [all_jobs_sum(u, len(T))],  # capacity
+        ],
+        [ones(len(T)), c],
+        usable=allowed(problem, scale_up),
+        gap=gap,
+        budget=budget,
+    )
+
+
+def _reserve(problem: Problem, rules: ReservationRules, scale_up: float) -> Reservations:
+    return reserve(problem, left_s(problem, rules.horizon_s), allowed(problem, scale_up), rules)
+
+
+def _gain(problem: Problem, x: PlanValues, budget: TimeBudget) -> Floats:
+    """Value of each configuration (m, K): cost that it takes off per hour."""
+    T, best = problem.rate, problem.rate.max(axis=1)
+    held = problem.held[:, None] == arange(T.shape[1])
+    r = maximum(left_s(problem, x.horizon_s), LEAST_S)
+    a = HOUR_S * _costs_to_go(problem, r * best, held, x, budget)
+    done = 1 - part_lost_to_restart(problem, r * best, held, repaid=x.repaid, horizon_s=x.horizon_s)
+    spared = spared_by_staying(problem, r, x.horizon_s) * best
+    gain: Floats = a[:, None] * (T * done + spared[:, None])
+    if x.fairness:
+        d = (problem.base_gpus / problem.base_rate)[:, None] * T * done
+        gain = gain + x.fairness * (a * best).mean() * queues_h(problem, r, held, x.rho_max) * d
+    return gain
+
+
+def _costs_to_go(problem: Problem, steps: Floats, held: Bools, x: PlanValues, budget: TimeBudget) -> Floats:
+    """Cost (m,) that a step of each job takes off now, with one restart in what is not held."""
+    restart_s = where(held, 0, problem.restart_s[:, None])
+    rate = problem.rate * steps[:, None] / (steps[:, None] + problem.rate * restart_s)
+    found = find_costs_to_go(
+        rate,
+        problem.usage,
+        problem.capacity,
+        steps=steps,
+        weight=problem.job_weight,
+        age_s=problem.age_s,
+        power=x.power,
+        most_planned=x.planned,
+        budget=budget,
+    )
+    return found.alpha
