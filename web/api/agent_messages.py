@@ -105,7 +105,7 @@ class JoinView(APIView):
 
     def post(self, request: Request) -> Response:
         agent = join(bearer_of(request), message_of(Joining, request), timezone.now())
-        return Response(encode(Joined(agent.name)))
+        return Response(encode(Joined(agent.name, site=agent.site)))
 
 
 @extend_schema(exclude=True)
@@ -129,7 +129,7 @@ class LogsView(OfAgents):
             if len(data) > LARGEST_PIECE:
                 raise TooLarge(f"A piece of a log has at most {LARGEST_PIECE} bytes.")
             most = settings.MOTLEY_LOG_LIMIT_BYTES + BEYOND_THE_LIMIT
-            size = append_log(row.attempt, Stream(stream), int(offset), data, most=most)
+            size = append_log(row.attempt, Stream(stream), int(offset), data, most=most, rank=row.rank)
         return Response({"size": size})
 
 
