@@ -51,6 +51,7 @@ class Identity(TypedDict):
     """As given to `join`; those of `run` come first."""
     address: NotRequired[str]
     """On the network that trainings use, as given to `join`."""
+    create_accounts: NotRequired[bool]
     site: NotRequired[bool]
     """Whether it is a server of the site; the service decides it."""
 
@@ -96,6 +97,7 @@ def join(given: argparse.Namespace) -> int:
         job_user=given.job_user,
         job_path=given.job_path,
         address=given.address,
+        create_accounts=given.create_accounts,
         site=joined.site,
     )
     mark_path(given.state).unlink(missing_ok=True)
@@ -112,6 +114,7 @@ def run(given: argparse.Namespace) -> int:
         raise ValueError(f"This machine has not joined: run `python -m engines.agent join --state {given.state}`.")
     given.job_user = given.job_user or identity.get("job_user", "")
     given.job_path = given.job_path or identity.get("job_path", "")
+    given.create_accounts = given.create_accounts or identity.get("create_accounts", False)
     with _only_one(given.state):
         with suppress(FileNotFoundError):
             leave_path(given.state).unlink()  # of the time before
@@ -154,6 +157,7 @@ def _engine(
         given.state / "engine",
         declared=[name],
         job_user=given.job_user or None,
+        create_accounts=given.create_accounts,
         path_prefix=given.job_path,
         lease=lease,
         hooks=hooks,
@@ -258,6 +262,9 @@ def _parser() -> argparse.ArgumentParser:
     for command in (joining, running):
         command.add_argument("--job-user", default="", help="account that jobs run as, where the agent is root")
         command.add_argument("--job-path", default="", help="put before the PATH of jobs: where their python is")
+        command.add_argument(
+            "--create-accounts", action="store_true", help="of a server: create the accounts of teams that it lacks"
+        )
         command.add_argument(
             "--address",
             default="",
