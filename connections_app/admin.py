@@ -170,7 +170,9 @@ class AgentAdmin(Audited, admin.ModelAdmin[Agent]):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Agent]:
         """With the state of each node: a query for all rows."""
-        node = Node.objects.filter(engine=OuterRef("engine__name"), name=OuterRef("name")).annotate(shown=Concat("name", Value(": "), "state"))
+        node = Node.objects.filter(engine=OuterRef("engine__name"), name=OuterRef("name")).annotate(
+            shown=Concat("name", Value(": "), "state")
+        )
         agents = super().get_queryset(request).select_related("team")
         with_nodes: QuerySet[Agent] = agents.annotate(node=Subquery(node.values("shown")[:1]))
         return with_nodes

@@ -65,17 +65,14 @@ class ServerNetwork:
 
     def cut(self, number: int) -> None:
         """Cut the server off."""
-        relay = self._relays.pop(number)
-        relay.kill()
-        relay.wait()
+        _end(self._relays.pop(number))
 
     def mend(self, number: int) -> None:
         self._start_relay(number, ("127.0.0.1", self._relay_port(number)), ("127.0.0.1", self._port))
 
     def close(self) -> None:
         for relay in self._relays.values():
-            relay.kill()
-            relay.wait()
+            _end(relay)
 
     def _relay_port(self, number: int) -> int:
         return _ports(self._port)[number]
@@ -87,6 +84,11 @@ class ServerNetwork:
         relay = self._relays[number] = subprocess.Popen(command, stdout=subprocess.PIPE)
         assert relay.stdout is not None
         wait_for("the relay listens", relay.stdout.readline)
+
+
+def _end(relay: subprocess.Popen[bytes]) -> None:
+    relay.kill()
+    relay.communicate()
 
 
 @cache

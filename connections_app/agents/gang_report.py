@@ -5,7 +5,7 @@ It ends once: when each rank has ended, or the lease of its server is over.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from connections_app.models import AgentAttempt
@@ -13,6 +13,7 @@ from engines.protocol import AttemptReport, Phase, SiteReason
 
 Cause = AgentAttempt.Cause
 GOING_ON = (Phase.LAUNCHING, Phase.RUNNING)
+LATEST = datetime.max.replace(tzinfo=UTC)
 
 
 class RankReport(NamedTuple):
@@ -63,20 +64,30 @@ def _of_going_on(attempt: int, ranks: Sequence[RankReport], go_at: datetime | No
 
 def _of_end(attempt: int, ranks: Sequence[RankReport], go_at: datetime | None) -> AttemptReport:
     """The end as the rank had it that ended the gang, or else the first that ended badly."""
-    first = next((one for one in ranks if one.cause), None) or min(ranks, key=lambda one: not one.report.exit_code)
+    first = _first_to_end(ranks)
     ended_at = max((one.report.ended_at for one in ranks if one.report.ended_at), default=None)
-    end = replace(
-        first.report,
-        attempt=attempt,
-        phase=Phase.ENDED,
-        started_at=None,
-        ended_at=ended_at,
-        message=_message(first, ranks),
-    )
+    said = _message(first, ranks)
+    end = replace(first.report, attempt=attempt, phase=Phase.ENDED, started_at=None, ended_at=ended_at, message=said)
     if first.cause == Cause.NOT_READY:
         return replace(end, exit_code=None, reason=SiteReason.NOT_READY)
     is_lost = any(one.is_lost for one in ranks)
     return _with_sums(replace(end, phase=Phase.LOST if is_lost else Phase.ENDED), ranks, go_at)
+
+
+def _first_to_end(ranks: Sequence[RankReport]) -> RankReport:
+    """The rank that ended the gang; of several that failed one whose supervisor was killed, else the earliest.
+
+    A rank may fail because another has, and be heard before it; no supervisor dies of that.
+    """
+    named = next((one for one in ranks if one.cause), None)
+    if named is not None and named.cause != Cause.FAILED:
+        return named
+    return min(ranks, key=_order_of_ends)
+
+
+def _order_of_ends(one: RankReport) -> tuple[bool, bool, datetime, int]:
+    is_lost, ended_at = one.report.phase is Phase.LOST, one.report.ended_at or LATEST
+    return not is_lost, one.report.exit_code == 0, ended_at, one.rank
 
 
 def _with_sums(report: AttemptReport, ranks: Sequence[RankReport], go_at: datetime | None) -> AttemptReport:
@@ -93,5 +104,6 @@ def _with_sums(report: AttemptReport, ranks: Sequence[RankReport], go_at: dateti
 
 def _message(first: RankReport, ranks: Sequence[RankReport]) -> str:
     said = first.note or first.report.message
-    is_alone = len(ranks) == 1 or not first.cause
-    return said if is_alone else f"Rank {first.rank} on {first.server} ended the gang: {said}".removesuffix(": ")
+    if len(ranks) == 1 or not any(one.cause for one in ranks):
+        return said
+    return f"Rank {first.rank} on {first.server} ended the gang: {said or f'exit code {first.report.exit_code}'}"

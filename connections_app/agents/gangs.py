@@ -84,7 +84,7 @@ def next_step(gang: Gang, terms: Terms, now: datetime) -> Go | EndOfGang | None:
     """What the gang comes to now; None: nothing new. Pure."""
     is_one_of_several = len(gang.members) > 1
     if failed := [one for one in gang.members if one.has_failed and is_one_of_several]:
-        return _end_by(min(failed, key=_when_ended), has_begun=gang.has_begun)
+        return _end_by(failed[0], has_begun=gang.has_begun)
     most_s = terms.lease_s - min(gang.grace_s, GRACE_PART * terms.lease_s)
     silent = [one for one in gang.members if not one.is_over and one.silent_s >= most_s]
     if silent:
@@ -95,22 +95,19 @@ def next_step(gang: Gang, terms: Terms, now: datetime) -> Go | EndOfGang | None:
     return None if gang.has_begun else _start_of(gang.members, terms, now)
 
 
-def _when_ended(member: Member) -> tuple[bool, datetime | None, int]:
-    at = member.report.ended_at if member.report is not None else None
-    return (at is None, at, member.rank) if at is not None else (True, None, member.rank)
-
-
 def _end_by(member: Member, *, has_begun: bool) -> EndOfGang:
-    """End by a rank that failed; where its server could not even start it, the gang was not ready."""
+    """End by a rank that failed; where its server could not even start it, the gang was not ready.
+
+    Which of several failed ranks ended it first is known when all have ended (see `gang_report`).
+    """
     report = member.report
-    said = report.message if report is not None else ""
-    is_of_server = report is not None and report.phase in (Phase.LOST, Phase.UNKNOWN)
-    if is_of_server and not has_begun:
+    of_server = report is not None and report.phase in (Phase.LOST, Phase.UNKNOWN)
+    if of_server and not has_begun:
+        said = report.message if report is not None else ""
         return EndOfGang(member.rank, Cause.NOT_READY, f"{member.server} could not prepare its rank: {said}"[:500])
     if report is not None and report.phase is Phase.UNKNOWN:
         return EndOfGang(member.rank, Cause.SILENT, f"{member.server} no longer has the files of its rank.")
-    code = report.exit_code if report is not None else None
-    return EndOfGang(member.rank, Cause.FAILED, (said or f"it ended with exit code {code}.")[:500])
+    return EndOfGang(member.rank, Cause.FAILED, "")
 
 
 def _start_of(members: Sequence[Member], terms: Terms, now: datetime) -> Go | EndOfGang | None:
