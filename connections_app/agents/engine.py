@@ -20,6 +20,7 @@ from cluster_app.storage import Volunteers
 from connections_app.agents.gang_report import RankReport, gang_report
 from connections_app.agents.gangs import STOP_COLUMNS, stop_row
 from connections_app.agents.reports import report_of
+from connections_app.agents.sessions import listening_command
 from connections_app.agents.silence import is_heard, is_recent, lease_is_over
 from connections_app.agents.uploads import attempt_folder, discard, readings_of, size_of
 from connections_app.models import Agent, AgentAttempt, EngineProbe
@@ -133,7 +134,12 @@ class AgentEngine:
         raise NoSuchFile
 
     def session(self, attempt: int, rank: int) -> SessionCommand:
-        raise EngineError("There are no sessions on a machine that joined: the service cannot reach it.")
+        row = AgentAttempt.objects.filter(attempt=attempt, rank=rank).select_related("agent").first()
+        if row is None or not row.agent.rights.sessions:
+            raise EngineError("There are no sessions on a machine that joined: the service cannot reach it.")
+        if not is_heard(row.agent):
+            raise EngineError(f"The server {row.agent.name} is not heard: there is no session until it is.")
+        return listening_command(attempt, rank)
 
     def attempts(self) -> dict[int, bool]:
         found: dict[int, bool] = {}

@@ -17,6 +17,7 @@ from django.db.models import F
 from cluster_app.errors import NotLentNow
 from cluster_app.models import Node
 from cluster_app.services import drain, resume
+from connections_app.agents.sessions import orders_of
 from connections_app.errors import ForkedAgent
 from connections_app.models import Agent, AgentAttempt, EngineProbe
 from engines.agent.codec import decode, encode
@@ -86,6 +87,7 @@ def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
         launches=[*launches.values()],
         stops=answer.stops,
         go=[attempt for attempt, row in rows.items() if row.go_at and not row.stop_reason],
+        sessions=orders_of(rows.values()) if agent.rights.sessions else (),
         forget=answer.forget,
         may_go=may_go and not rows.keys() - {*answer.forget},
         mark=mark,

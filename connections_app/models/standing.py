@@ -28,11 +28,13 @@ class Rights(NamedTuple):
     """Jobs with a `workdir`, which lies on a file system of the site."""
     accounts: bool
     """The account of the job's team (`MOTLEY_JOB_USER`)."""
+    sessions: bool
+    """Shells, commands and ports in a running rank, over a connection that the agent opens."""
     secrets: bool
 
 
 RIGHTS: dict[Standing, Rights] = {
-    Standing.VOLUNTEER: Rights(gangs=False, storage=False, accounts=False, secrets=False),
-    Standing.TRUSTED: Rights(gangs=False, storage=False, accounts=False, secrets=True),
-    Standing.SERVER: Rights(gangs=True, storage=True, accounts=True, secrets=True),
+    Standing.VOLUNTEER: Rights(gangs=False, storage=False, accounts=False, sessions=False, secrets=False),
+    Standing.TRUSTED: Rights(gangs=False, storage=False, accounts=False, sessions=False, secrets=True),
+    Standing.SERVER: Rights(gangs=True, storage=True, accounts=True, sessions=True, secrets=True),
 }

@@ -17,6 +17,7 @@ from engines.agent.connection import CONFLICT, FORKED, UNAUTHORIZED, Connection,
 from engines.agent.machine import machine_digest
 from engines.agent.messages import VERSION, AttemptNews, Orders, Sync
 from engines.agent.network import Network
+from engines.agent.sessions import Sessions
 from engines.agent.transfers import GpuSamples, Transfers
 from engines.attempt_files import read_json, write_json
 from engines.lease_file import LeaseFile
@@ -54,6 +55,7 @@ class Agent:
         self._transfers = Transfers(
             folder, connection, engine, self._uploads, may_start=lambda: self._lease.left_s() > 0, network=network
         )
+        self._sessions = Sessions(connection, engine)
         self._site = site
         self._read_gpus = read_gpus or GpuSamples()
         self._woken = threading.Event()
@@ -153,6 +155,8 @@ class Agent:
             self._engine.stop(stop.attempt, reason=stop.reason, grace=stop.grace)
         for attempt in orders.go:
             self._engine.go(attempt)
+        for session in orders.sessions:
+            self._sessions.open(session)
         known = self._engine.attempts()
         for launch in orders.launches:
             if launch.attempt not in known or next(iter(self._engine.poll([launch.attempt]))).phase is Phase.UNKNOWN:

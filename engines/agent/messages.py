@@ -87,6 +87,14 @@ class StopCommand:
 
 
 @dataclass(frozen=True)
+class SessionOrder:
+    """A session in a rank, for which the agent opens a connection of its own. Repeated until it has."""
+
+    key: str
+    attempt: int
+
+
+@dataclass(frozen=True)
 class Orders:
     """Answer to `Sync`."""
 
@@ -99,6 +107,7 @@ class Orders:
     stops: Sequence[StopCommand] = ()
     go: Sequence[int] = ()
     """Attempts whose gang is ready on all servers: their ranks start. Repeated while they run."""
+    sessions: Sequence[SessionOrder] = ()
     forget: Sequence[int] = ()
     """Attempts of which the service has everything: their files can be removed."""
     may_go: bool = False

@@ -24,6 +24,7 @@ IN_WORDS = {
     "gangs": "gangs over several machines",
     "storage": "jobs with a `workdir`",
     "accounts": "the account of the job's team",
+    "sessions": "sessions",
     "secrets": "secrets of jobs",
 }
 

@@ -2,6 +2,7 @@
 
 import secrets
 import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 from engines.supervision.processes import kill
 from motley_client.errors import MotleyError
 from tests.agent_process import AgentProcess, an_agent
-from tests.deployment import others, told, wait_for
+from tests.deployment import PATIENCE_S, others, told, wait_for
+from tests.motley_command import Motley
 from tests.server_network import GANG_PROGRAM, ServerNetwork, a_network
 from tests.service.running_service import Service, a_service
 
@@ -132,6 +134,16 @@ def test_a_gang_trains_over_three_servers_and_a_killed_supervisor_ends_it_once(c
     training.ends_right()
     end = training.attempts()[0]
     assert end["message"].startswith(f"Rank 2 on {training.nodes()[2]} ended the gang: The supervisor of this attempt")
+
+
+def test_a_session_opens_in_a_rank_on_another_server(cluster: Cluster, ledger: Path) -> None:
+    training = Training(cluster, ledger, servers=2)
+    training.wait_until_it_trains()
+    asks = "echo rank $MOTLEY_NODE_RANK of $MOTLEY_NUM_NODES; wc -c; exit 3"
+    command = Motley({"MOTLEY_URL": cluster.service.url, "MOTLEY_TOKEN": cluster.service.token, "HOME": "/nonexistent"})
+    session = command.start("exec", "--rank", "1", training.job, "--", "sh", "-c", asks, stdin=subprocess.PIPE)
+    out, errors = session.communicate(bytes(300_000), timeout=PATIENCE_S)
+    assert (session.returncode, out) == (3, b"rank 1 of 2\n300000\n"), errors
 
 
 def test_a_gang_outlives_the_agent_of_one_server(cluster: Cluster, ledger: Path) -> None:

@@ -35,7 +35,8 @@ class AgentSpec(Strict):
     name = Text(max_length=40, help_text="Of its node and of its engine: lower-case letters, digits, '.', '_', '-'.")
     trusted = serializers.BooleanField(default=False, help_text="Whether it may have secrets of jobs.")
     site = serializers.BooleanField(
-        default=False, help_text="Whether it is a server of the site, which is trusted and shares gangs with the others."
+        default=False,
+        help_text="Whether it is a server of the site, which is trusted and shares gangs with the others.",
     )
     team = serializers.SlugRelatedField(
         "name",
