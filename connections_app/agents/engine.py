@@ -326,5 +326,5 @@ def _job_of(attempt: int) -> UUID:
 def _nodes_of(attempt: int) -> list[str]:
     """Names of the nodes of an attempt, in the order of ranks; of a test of the engine, its one."""
     if attempt < 0:
-        return list(EngineProbe.objects.filter(pk=-attempt).values_list("node", flat=True))
+        return list(EngineProbe.objects.filter(pk=-attempt).values_list("nodes", flat=True).first() or [])
     return list(Attempt.objects.filter(pk=attempt).values_list("nodes", flat=True).first() or [])

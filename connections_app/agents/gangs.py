@@ -12,9 +12,10 @@ from typing import NamedTuple
 from uuid import UUID
 
 from django.conf import settings
+from django.db.models import F, Q
 
 from connections_app.agents.silence import silent_s
-from connections_app.models import Agent, AgentAttempt
+from connections_app.models import Agent, AgentAttempt, EngineProbe
 from engines.agent.codec import decode
 from engines.lease_file import GRACE_PART
 from engines.protocol import AttemptReport, Phase, StopReason
@@ -125,7 +126,9 @@ def _start_of(members: Sequence[Member], terms: Terms, now: datetime) -> Go | En
 def gangs_to_advance() -> dict[int, Gang]:
     """The attempts at servers that have not ended and that nobody has told to stop, by number."""
     live = Attempt.objects.with_processes().values("pk")
-    rows = AgentAttempt.objects.filter(agent__site=True, attempt__in=live).select_related("agent")
+    probes = EngineProbe.objects.filter(ended_at=None).annotate(attempt_number=-F("pk")).values("attempt_number")
+    of_these = Q(attempt__in=live) | Q(attempt__in=probes)
+    rows = AgentAttempt.objects.filter(of_these, agent__site=True).select_related("agent")
     known = list(rows.order_by("attempt", "rank"))
     grace = dict(Job.objects.filter(pk__in={row.job for row in known}).values_list("pk", "grace_s"))
     of_attempt = {attempt: list(found) for attempt, found in groupby(known, key=lambda row: row.attempt)}

@@ -45,6 +45,23 @@ class Cluster:
         lines = {pid: told(pid, "cmdline") for pid in others()}
         return [pid for pid, line in lines.items() if b"supervision.supervisor" in line and folder in line]
 
+    def test(self, **storage: Path) -> Any:
+        """Test the engine of the servers with this storage, as an administrator does."""
+        self.service.python(
+            "from cluster_app.models import Engine, Storage\n"
+            "from connections_app.probe import ask_for_probe\n"
+            "servers = Engine.objects.get(name='servers')\n"
+            f"for name, path in { ({name: str(path) for name, path in storage.items()})!r}.items():\n"
+            "    Storage.objects.update_or_create(name=name, engine=servers, defaults={'path': path})\n"
+            "ask_for_probe(servers, actor=None)"
+        )
+        latest = (
+            "from connections_app.models import EngineProbe\n"
+            "found = EngineProbe.objects.first()\n"
+            "answer = {'passed': found.passed, 'log': found.log, 'message': found.message} if found.ended_at else None"
+        )
+        return wait_for("the test has ended", lambda: self.service.python(latest), pause_s=1)
+
 
 def number_of(node: str) -> int:
     return int(node.removeprefix("gpu"))
@@ -144,6 +161,17 @@ def test_a_session_opens_in_a_rank_on_another_server(cluster: Cluster, ledger: P
     session = command.start("exec", "--rank", "1", training.job, "--", "sh", "-c", asks, stdin=subprocess.PIPE)
     out, errors = session.communicate(bytes(300_000), timeout=PATIENCE_S)
     assert (session.returncode, out) == (3, b"rank 1 of 2\n300000\n"), errors
+
+
+def test_the_servers_are_tested_together_with_the_storage_that_they_share(cluster: Cluster, ledger: Path) -> None:
+    """As jobs: each writes a file and looks for those of the others and of the service."""
+    (ledger / "data").mkdir(mode=0o777)
+    (ledger / "data").chmod(0o777)
+    said = cluster.test(data=ledger / "data")
+    assert said["passed"], said
+    assert said["log"].count("storage data is shared by all servers\n") == 3
+    assert said["log"].count("storage data is seen by the service\n") == 3
+    assert list((ledger / "data").iterdir()) == []
 
 
 def test_a_gang_outlives_the_agent_of_one_server(cluster: Cluster, ledger: Path) -> None:
