@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import shlex
 import shutil
 import signal
 import subprocess
@@ -25,20 +26,40 @@ class AgentProcess:
         self.url = service.url
         self.prefix: tuple[str, ...] = ()
         """Command before its own, as that which enters the network of a server."""
+        self.program = ROOT
+        """Folder that has its sources."""
         self._log = folder.with_suffix(".log")
         self.driver: dict[str, str] = {}
         """Variables with which it finds a driver."""
         self.process: subprocess.Popen[bytes] | None = None
 
-    def join(self, name: str, gpus: str = "", *more: str, token: str = "--trusted") -> None:
+    def install(self, name: str, *more: str) -> "subprocess.CompletedProcess[str]":
+        """Make the machine a server of the site, by the line of the page *Add a server*."""
+        token = self._service.manage("jointoken", name, "--site").stdout.strip()
+        places = ["--state", str(self.folder), "--prefix", str(self.folder.with_suffix(".program"))]
+        words = shlex.join([*self._jobs_as, *more, *places])
+        line = f"curl -fsS {self.url}/agent/install | sh -s -- {words}"
+        self.program = self.folder.with_suffix(".program") / "current"
+        environment = self._environment | {"MOTLEY_JOIN_TOKEN": token}
+        return subprocess.run(
+            [*self.prefix, "sh", "-c", line],
+            env=environment,
+            cwd="/",
+            check=False,
+            timeout=PATIENCE_S,
+            capture_output=True,
+            text=True,
+        )
+
+    def join(self, name: str, gpus: str = "") -> None:
         """As soon as it may: while jobs of an earlier machine of the name have their lease, it is refused.
 
         Without emulated GPUs it has those of its driver.
         """
-        told_once = self._service.manage("jointoken", name, token)
+        told_once = self._service.manage("jointoken", name, "--trusted")
         assert told_once.returncode == 0, told_once.stderr
         emulated = ["--gpus", gpus] if gpus else []
-        words = ["--url", self.url, *emulated, "--notice", "60s", *self._jobs_as, *more]
+        words = ["--url", self.url, *emulated, "--notice", "60s", *self._jobs_as]
         environment = self._environment | {"MOTLEY_JOIN_TOKEN": told_once.stdout.strip()}
 
         def has_joined() -> bool:
@@ -53,7 +74,7 @@ class AgentProcess:
     def start(self, *more: str) -> None:
         with self._log.open("ab") as log:
             command = self._command("run", *more)  # the account of jobs is that of `join`
-            self.process = subprocess.Popen(command, env=self._environment, cwd=ROOT, stdout=log, stderr=log)
+            self.process = subprocess.Popen(command, env=self._environment, cwd=self.program, stdout=log, stderr=log)
 
     def send(self, number: int) -> None:
         assert self.process is not None
@@ -80,6 +101,7 @@ class AgentProcess:
         if self.process is not None:
             self.die()
         self._log.unlink(missing_ok=True)
+        shutil.rmtree(self.folder.with_suffix(".program"), ignore_errors=True)
 
     def supervisors(self) -> list[int]:
         return [pid for pid in others() if str(self.folder).encode() in told(pid, "cmdline")]

@@ -114,6 +114,8 @@ PAGES: dict[str, Row] = {
     "glossary": LIST,
     "client": OPEN,
     "client-wheel": Row(anonymous=200, also=(wheel_name(),)),
+    "agent-install": OPEN,
+    "agent-program": OPEN,
     "favicon": Row(302, 302, 302),
     "livez": OPEN,
     "readyz": OPEN,

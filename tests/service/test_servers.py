@@ -22,7 +22,7 @@ pytestmark = pytest.mark.xdist_group("servers")
 
 
 class Cluster:
-    """Servers with two emulated GPUs each, joined by the same lines as an administrator's."""
+    """Servers with two emulated GPUs each, made by the line that an administrator types on each."""
 
     def __init__(self, service: Service, network: ServerNetwork, runtime: Path) -> None:
         self.service, self.network, self._runtime = service, network, runtime
@@ -32,8 +32,10 @@ class Cluster:
         number = len(self.servers) + 1
         self.network.add(number)
         agent.url, agent.prefix = self.network.url(number), self.network.prefix(number)
-        more = ["--address", self.network.address(number), "--job-path", str(self._runtime), "--create-accounts"]
-        agent.join(f"gpu{number}", "k80:2", *more, token="--site")
+        more = ["--gpus", "k80:2", "--address", self.network.address(number), "--job-path", str(self._runtime)]
+        done = agent.install(f"gpu{number}", *more)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert f"gpu{number} has joined" in done.stdout
         agent.start()
         self.servers.append(agent)
 
@@ -172,6 +174,20 @@ def test_the_servers_are_tested_together_with_the_storage_that_they_share(cluste
     assert said["log"].count("storage data is shared by all servers\n") == 3
     assert said["log"].count("storage data is seen by the service\n") == 3
     assert list((ledger / "data").iterdir()) == []
+
+
+def test_nothing_is_written_on_a_machine_that_does_not_do(cluster: Cluster, service: Service, job_user: str) -> None:
+    """A clock, an address, a driver, a service that does not answer: each is named with its remedy."""
+    with an_agent(service, job_user) as agent:
+        agent.url = service.url
+        done = agent.install("gpu9", "--address", "192.0.2.7")
+        assert done.returncode == 1
+        assert "FAIL gpus: No driver answers: install NVIDIA's" in done.stdout
+        assert "FAIL address: No interface has the address 192.0.2.7: name one of" in done.stdout
+        assert "ok   clock: The clock is 0 s" in done.stdout
+        assert "Nothing was written." in done.stderr
+        assert not agent.folder.exists()
+        assert not agent.program.parent.exists()
 
 
 def test_a_gang_outlives_the_agent_of_one_server(cluster: Cluster, ledger: Path) -> None:

@@ -100,5 +100,7 @@ urlpatterns = [
     path("glossary", site.glossary_page, name="glossary"),
     path("client/", site.client_page, name="client"),
     path("client/<str:name>", site.wheel, name="client-wheel"),
+    path("agent/install", site.agent_install, name="agent-install"),
+    path("agent/motley-agent.pyz", site.agent_program, name="agent-program"),
     path("favicon.ico", RedirectView.as_view(url="/static/motley/icon.svg", permanent=False), name="favicon"),
 ]
