@@ -71,6 +71,7 @@ PAGES = {
     "client": "client/",
 }
 ADMINISTRATOR = {
+    "add-server": "cluster/add-server",
     "home-admin": "",
     "cluster-admin": "cluster",
     "policies-admin": "policies",

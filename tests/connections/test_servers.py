@@ -1,10 +1,15 @@
 """Servers of the site: who makes a machine one, and what it then may; the agents are played over REST."""
 
+import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.test import Client
+from django.urls import reverse
 from pytest_django import Settings
 from rest_framework.test import APIClient
 
@@ -73,6 +78,24 @@ def test_only_an_administrator_makes_a_token_for_a_server(lab: Lab) -> None:
     client.force_authenticate(lab.user("root", staff=True))
     made = client.post("/api/v1/agents", body, format="json")
     assert (made.status_code, made.json()["site"], made.json()["trusted"]) == (201, True, True)
+
+
+def test_the_agent_is_served_and_checks_first(client: Client, tmp_path: Path) -> None:
+    """As the script does: where Python is too old it says so, else it runs the program of this release."""
+    script = client.get(reverse("agent-install")).content.decode()
+    assert "curl -fsS http://testserver/agent/motley-agent.pyz" in script
+    program = tmp_path / "agent.pyz"
+    program.write_bytes(client.get(reverse("agent-program")).content)
+    words = ["--url", "http://127.0.0.1:1", "--check", "--json", "--gpus", "k80:4", "--state", str(tmp_path / "state")]
+    done = subprocess.run([sys.executable, "-S", program, *words], capture_output=True, text=True, check=False)
+    failed = [one["name"] for one in json.loads(done.stdout)["checks"] if not one["passed"]]
+    assert (done.returncode, failed, done.stderr) == (1, ["service"], "Nothing was written.\n")
+    (tmp_path / "python3").write_text("#!/bin/sh\ncase $1 in --version) echo Python 3.9.2;; *) exit 1;; esac\n")
+    (tmp_path / "python3").chmod(0o755)
+    old = subprocess.run(
+        ["/bin/sh", "-s"], input=script, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
+    assert (old.returncode, "Python 3.11 or newer is needed, and Python 3.9.2 is here" in old.stderr) == (1, True)
 
 
 def test_an_agent_that_knows_no_gangs_is_no_server(lab: Lab) -> None:

@@ -27,7 +27,10 @@ ELSEWHERE = ("admin/", "api/", "static/")
 """Django's own site, and REST, whose routes have a table of their own."""
 
 
-NO_PICTURES = {"login", "invitation", "client-wheel", "livez", "readyz", "healthz-scheduler", "metrics"}
+NO_PICTURES = {
+    *("login", "invitation", "client-wheel", "agent-install", "agent-program"),
+    *("livez", "readyz", "healthz-scheduler", "metrics"),
+}
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ PAGES: dict[str, Row] = {
     "act-on-recurring-job": Row(of="recurring", stranger=404, **DEED, post={}, also=("pause",)),
     "cluster": LIST,
     "cluster-then": LIST,
+    "add-server": Row(member=403, stranger=403),
     "node": Row(of="node"),
     "act-on-node": Row(of="node", stranger=403, member=403, staff=302, post={"reason": "fan"}, also=("drain",)),
     "timeline": LIST,
