@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 
 from tests.deployment import ROOT, wait_for
 from tests.private_servers import free_port
@@ -159,6 +158,3 @@ def a_network(port: int) -> Iterator[ServerNetwork]:
         yield network
     finally:
         network.close()
-
-
-GANG_PROGRAM = Path(__file__).with_name("gang_program.py")

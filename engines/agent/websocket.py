@@ -35,7 +35,7 @@ class WebSocket:
 
     def __init__(self, connection: socket, answer: HTTPResponse) -> None:
         self._connection, self._answer = connection, answer
-        self._incoming: BinaryIO = answer.fp  # type: ignore[assignment]  # it may hold what came with the answer
+        self._incoming: BinaryIO = answer.fp  # it may hold what came with the answer
         """Closed with the answer, which is kept for that."""
         self._sending = threading.Lock()
 

@@ -40,7 +40,7 @@ def add_server(request: SignedInRequest) -> HttpResponse:
         "token": token,
         "name": form.cleaned_data["name"] if token else "",
         "url": request.build_absolute_uri("/").rstrip("/"),
-        "servers": Node.objects.current().filter(engine=SERVERS_ENGINE).order_by("name"),
+        "servers": Node.objects.current().filter(engine__name=SERVERS_ENGINE).order_by("name"),
     }
     return render(request, "pages/add_server.html", context)
 
