@@ -2,6 +2,7 @@
 
 import secrets
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
@@ -139,11 +140,14 @@ def test_nothing_is_written_on_a_machine_that_does_not_do(cluster: Cluster, serv
         assert not agent.program.parent.exists()
 
 
-def test_a_gang_outlives_the_agent_of_one_server(cluster: Cluster, ledger: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_gang_outlives_the_agent_of_one_server(cluster: Cluster, ledger: Path, number: int) -> None:
+    """As when it crashes, or is restarted by systemd."""
     training = Training(cluster, ledger, servers=2)
     training.wait_until_it_trains()
     agent = cluster.agent_of(training.nodes()[1])
-    agent.kill()
+    agent.send(number)
+    agent.exit_status()
     agent.start()
     before = len(training.steps(1, rank=1))
     wait_for("its log goes on", lambda: len(training.steps(1, rank=1)) > before + 5)
