@@ -14,7 +14,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models import F, Q
 
-from connections_app.agents.silence import silent_s
+from connections_app.agents.silence import SILENT_AFTER_S, silent_s
 from connections_app.models import Agent, AgentAttempt, EngineProbe
 from engines.agent.codec import decode
 from engines.lease_file import GRACE_PART
@@ -112,15 +112,24 @@ def _end_by(member: Member, *, has_begun: bool) -> EndOfGang:
 
 
 def _start_of(members: Sequence[Member], terms: Terms, now: datetime) -> Go | EndOfGang | None:
-    ready = [one.ready_at for one in members if one.ready_at is not None]
-    if len(ready) == len(members):
+    """Go once all are ready and heard; after the limit the end, by one that has not fetched its rank if there is one."""
+    missing = [one for one in members if one.ready_at is None or one.silent_s > SILENT_AFTER_S]
+    if not missing:
         return Go()
+    ready = [one.ready_at for one in members if one.ready_at is not None]
     if not ready or now - min(ready) < terms.ready_within:
         return None
-    late = min((one for one in members if one.ready_at is None), key=lambda one: (one.delivered, one.rank))
-    did = "was still preparing its rank" if late.delivered else "had not fetched its rank"
+    late = min(missing, key=lambda one: (one.delivered, one.ready_at is not None, one.rank))
     limit_s = terms.ready_within.total_seconds()
-    return EndOfGang(late.rank, Cause.NOT_READY, f"{late.server} {did} {limit_s:.0f} s after the first was ready.")
+    return EndOfGang(
+        late.rank, Cause.NOT_READY, f"{late.server} {_did(late)} {limit_s:.0f} s after the first was ready."
+    )
+
+
+def _did(late: Member) -> str:
+    if not late.delivered:
+        return "had not fetched its rank"
+    return "was still preparing its rank" if late.ready_at is None else "was ready, and not heard any more"
 
 
 def gangs_to_advance() -> dict[int, Gang]:

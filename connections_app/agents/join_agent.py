@@ -167,7 +167,7 @@ def _refuse_name(name: str) -> None:
         name_is_plain(name)
     except ValidationError as error:
         raise AgentRefused(" ".join(error.messages)) from error
-    if Engine.objects.filter(name=name).exists() or Node.objects.filter(name=name).exists():
+    if name == SERVERS_ENGINE or Engine.objects.filter(name=name).exists() or Node.objects.filter(name=name).exists():
         raise AgentRefused(f"An engine or a node has the name {name}: choose another.")
 
 

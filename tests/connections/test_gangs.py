@@ -44,6 +44,15 @@ def test_the_last_to_be_ready_is_named_first_one_that_has_not_fetched_its_rank()
     assert step_of(ready._replace(ready_at=NOW - timedelta(seconds=299)), slow, begun=False) is None
 
 
+def test_a_gang_does_not_start_without_a_server_that_fell_silent_when_it_was_ready() -> None:
+    gone = member(1, ready_s=20, silent_s=11)
+    assert step_of(member(0, ready_s=20), gone, begun=False) is None
+    end = step_of(member(0, ready_s=300), gone, begun=False)
+    assert end == EndOfGang(
+        1, Cause.NOT_READY, "gpu1 was ready, and not heard any more 300 s after the first was ready."
+    )
+
+
 def test_a_rank_that_ended_badly_ends_the_gang() -> None:
     assert step_of(member(0), member(1, replace(ENDED, exit_code=3))) == EndOfGang(1, Cause.FAILED, "")
     assert step_of(member(0, LOST), member(1)) == EndOfGang(0, Cause.FAILED, "")

@@ -70,6 +70,11 @@ def test_a_volunteer_cannot_make_its_machine_one_of_the_site(lab: Lab) -> None:
         call_command("jointoken", "gpu1", "--trusted")
 
 
+def test_no_machine_takes_the_name_of_the_engine_of_servers(lab: Lab) -> None:
+    with pytest.raises(AgentRefused, match="An engine or a node has the name servers: choose another"):
+        issue_join_token("servers", trusted=True, actor=None, now=lab.now)
+
+
 def test_only_an_administrator_makes_a_token_for_a_server(lab: Lab) -> None:
     client = APIClient()
     body = {"name": "gpu1", "site": True}
