@@ -112,7 +112,7 @@ def _end_by(member: Member, *, has_begun: bool) -> EndOfGang:
 
 
 def _start_of(members: Sequence[Member], terms: Terms, now: datetime) -> Go | EndOfGang | None:
-    """Go once all are ready and heard; after the limit the end, by one that has not fetched its rank if there is one."""
+    """Go once all are ready and heard; after the limit the end, by one that has not fetched its rank if there is."""
     missing = [one for one in members if one.ready_at is None or one.silent_s > SILENT_AFTER_S]
     if not missing:
         return Go()
