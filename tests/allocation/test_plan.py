@@ -18,7 +18,7 @@ from tests.hypothesis_examples import examples
 GAP = 0.01
 DUST = 1e-7
 GIVEN_BACK = 1e-5
-"""Part of all work that may be late where it was planned in an interval or on a type that has nothing (`LEAST_PART`)."""
+"""Part of all work that may be late: it was planned in an interval or on a type that has nothing (`LEAST_PART`)."""
 HOURLY_S = HOUR_S * np.arange(1, 9)
 
 
