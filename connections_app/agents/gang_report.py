@@ -75,9 +75,9 @@ def _of_end(attempt: int, ranks: Sequence[RankReport], go_at: datetime | None) -
 
 
 def _first_to_end(ranks: Sequence[RankReport]) -> RankReport:
-    """The rank that ended the gang; of several that failed one whose supervisor was killed, else the earliest.
+    """The rank that ended the gang; of several that failed one that its server lost, else the earliest.
 
-    A rank may fail because another has, and be heard before it; no supervisor dies of that.
+    A rank may fail because another has, and be heard before it. No supervisor dies of that, and no lease ends.
     """
     named = next((one for one in ranks if one.cause), None)
     if named is not None and named.cause != Cause.FAILED:
@@ -86,8 +86,8 @@ def _first_to_end(ranks: Sequence[RankReport]) -> RankReport:
 
 
 def _order_of_ends(one: RankReport) -> tuple[bool, bool, datetime, int]:
-    is_lost, ended_at = one.report.phase is Phase.LOST, one.report.ended_at or LATEST
-    return not is_lost, one.report.exit_code == 0, ended_at, one.rank
+    of_server = one.is_lost or one.report.reason is SiteReason.PREEMPTED
+    return not of_server, one.report.exit_code == 0, one.report.ended_at or LATEST, one.rank
 
 
 def _with_sums(report: AttemptReport, ranks: Sequence[RankReport], go_at: datetime | None) -> AttemptReport:
@@ -103,7 +103,14 @@ def _with_sums(report: AttemptReport, ranks: Sequence[RankReport], go_at: dateti
 
 
 def _message(first: RankReport, ranks: Sequence[RankReport]) -> str:
-    said = first.note or first.report.message
+    said = first.note or first.report.message or _what_of_server(first)
     if len(ranks) == 1 or not any(one.cause for one in ranks):
         return said
     return f"Rank {first.rank} on {first.server} ended the gang: {said or f'exit code {first.report.exit_code}'}"
+
+
+def _what_of_server(one: RankReport) -> str:
+    """What became of a rank of which no more is known."""
+    if one.report.phase in GOING_ON:
+        return f"{one.server} was not heard, and its lease is over."
+    return f"{one.server} had no contact to the service until its lease ended." if one.report.reason else ""

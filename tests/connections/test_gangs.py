@@ -122,6 +122,18 @@ def test_the_rank_that_failed_first_is_named_whichever_was_heard_first() -> None
     assert (found.phase, found.message) == (Phase.LOST, f"Rank 2 on gpu2 ended the gang: {LOST.message}")
 
 
+def test_a_server_without_contact_is_named_though_another_rank_was_heard_to_fail() -> None:
+    """Its supervisor stopped the rank as its lease ended; the other failed of that, which costs no retry."""
+    failed = replace(ENDED, exit_code=1, ended_at=EARLIER)
+    found = report(failed, RUNS, over=(1,), cause=(0, Cause.FAILED))
+    assert found.phase is Phase.LOST
+    assert found.message == "Rank 1 on gpu1 ended the gang: gpu1 was not heard, and its lease is over."
+    came_back = replace(ENDED, exit_code=143, reason=SiteReason.PREEMPTED)
+    found = report(failed, came_back, cause=(0, Cause.FAILED))
+    assert (found.phase, found.reason) == (Phase.ENDED, SiteReason.PREEMPTED)
+    assert found.message == "Rank 1 on gpu1 ended the gang: gpu1 had no contact to the service until its lease ended."
+
+
 def test_an_attempt_is_lost_only_when_the_leases_of_all_silent_servers_are_over() -> None:
     stopped = replace(ENDED, exit_code=143)
     assert report(stopped, RUNS, cause=(1, Cause.SILENT)).phase is Phase.RUNNING
