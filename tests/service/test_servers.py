@@ -68,8 +68,8 @@ class Training:
 
 @pytest.fixture(scope="module")
 def service(runtime: Path, data_folder: Path) -> Iterator[Service]:
-    """One whose agents have a lease of a few seconds."""
-    with a_service(prepared=data_folder, MOTLEY_AGENT_LEASE_S="8", MOTLEY_GANG_READY_S="5") as running:
+    """One whose agents have a lease of half a minute: a job that did not wait for its end would be seen to overlap."""
+    with a_service(prepared=data_folder, MOTLEY_AGENT_LEASE_S="30", MOTLEY_GANG_READY_S="5") as running:
         running.declare(v100=1)
         yield running
 
