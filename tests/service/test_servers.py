@@ -81,8 +81,15 @@ def cluster(service: Service, runtime: Path, job_user: str) -> Iterator[Cluster]
         yield cluster
 
 
+def in_service(node: Any) -> bool:
+    return node["engine"] != "servers" or (node["health"], node["engine_message"]) == ("healthy", "")
+
+
 @pytest.fixture
-def ledger(service: Service) -> Iterator[Path]:
+def ledger(service: Service, cluster: Cluster) -> Iterator[Path]:
+    """Folder of a test, which begins with all servers in service, whatever the one before has done to them."""
+    service.python("from connections_app.models import Agent\nAgent.objects.update(fault='', fault_at=None)")
+    wait_for("all servers are in service", lambda: all(map(in_service, service.client.nodes())))
     folder = Path(f"/tmp/motley-ledger-{secrets.token_hex(4)}")
     folder.mkdir()
     folder.chmod(0o777)  # of the account of jobs
