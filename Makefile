@@ -6,7 +6,7 @@ IN_PARALLEL := -n $(shell expr $$(nproc) + 1) --dist loadgroup --durations=10
 # Lines that the tests' own processes run, in per cent over both databases; those of child processes are not seen. Only
 # with MEASURE, as in `make test-all` and .ci/run: it adds 7 s of CPU time to the start of each worker, and a tenth to the rest.
 COVERAGE := .cache/coverage
-PACKAGES := accounting_app,allocation,audit_app,cluster_app,config,connections_app,database,engines,estimation,forecast,insight_app,jobs_app,operations,scheduler_app,simulation,web
+PACKAGES := accounting_app,allocation,audit_app,cluster_app,config,connections_app,database,engines,estimation,forecast,insight_app,jobs_app,operations,scheduler_app,simulation,sweeps,web
 # Programs that only child processes run: tests of sessions, of Slurm (batch, node_start), of the service and the stack drive them.
 UNSEEN := engines/sessions/enter.py,engines/sessions/session.py,engines/sessions/relay_from_elsewhere.py,engines/supervision/session_socket.py
 UNSEEN := $(UNSEEN),engines/slurm/batch.py,engines/slurm/node_start.py

@@ -108,6 +108,8 @@ install_rest() { # what the tests need that `make test` leaves to `make test-all
         || install_packages "a kernel of the tests' own, for limits by cgroup v2" user-mode-linux || lacking=1
     command -v podman >/dev/null && command -v crun >/dev/null && command -v catatonit >/dev/null && [ -e /bin/busybox ] \
         || install_packages "containers, for their tests" podman crun catatonit busybox-static || lacking=1
+    command -v sshd >/dev/null || [ -x /usr/sbin/sshd ] \
+        || install_servers "an SSH server, for the tests of motley ssh-config" openssh-server || lacking=1
     command -v slurmdbd >/dev/null && command -v mariadbd >/dev/null \
         || install_servers "the accounting of Slurm, for its tests" slurmdbd mariadb-server || lacking=1
     mkdir -p .cache

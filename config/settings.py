@@ -278,6 +278,12 @@ SPECTACULAR_SETTINGS = {
         "WindowKind": "scheduler_app.models.TimeWindow.Kind",
         "OutcomeEnum": "jobs_app.models.Attempt.Outcome",
         "DueTimeOutcome": "jobs_app.models.RecurringRun.Outcome",
+        "ParameterType": "jobs_app.recipes.declaration.TYPE_CHOICES",
+        "HalvingType": "scheduler_app.sweeps.admission.HALVING_TYPES",
+        "SweepState": "jobs_app.models.Sweep.State",
+        "TrialState": "jobs_app.models.SweepTrial.State",
+        "SweepMethod": "jobs_app.models.Sweep.Method",
+        "SweepGoal": "jobs_app.models.Sweep.Goal",
         "BudgetKind": "jobs_app.models.Budget.Kind",
         "BudgetPeriod": "jobs_app.models.Budget.Period",
         "RoundResult": "scheduler_app.models.Round.Result",
@@ -358,6 +364,8 @@ MOTLEY_MAIL_DOMAINS: list[str] = env.list("MOTLEY_MAIL_DOMAINS", [])
 """Domains to whose addresses notifications are mailed; empty: to any."""
 MOTLEY_FAILED_SHARE = env.float("MOTLEY_FAILED_SHARE", 0.5, validate=validate.Range(min=0, max=1))
 """Part of a team's jobs that ended within a day and failed, from which on the team is notified."""
+MOTLEY_RECIPES_PER_TEAM = env.int("MOTLEY_RECIPES_PER_TEAM", 200, validate=validate.Range(min=0))
+"""Most recipes of one team."""
 MOTLEY_RECURRING_JOBS_PER_TEAM = env.int("MOTLEY_RECURRING_JOBS_PER_TEAM", 100, validate=validate.Range(min=0))
 """Most recurring jobs of one team."""
 MOTLEY_RECURRING_INTERVAL = env.timedelta(

@@ -32,10 +32,12 @@ from web.api.lab import LabRunViewSet
 from web.api.nodes import NodeViewSet
 from web.api.notifications import NotificationTargetViewSet, NotificationViewSet
 from web.api.policies import PolicyViewSet
+from web.api.recipes import RecipeViewSet
 from web.api.recurring_jobs import RecurringJobViewSet
 from web.api.rounds import RoundViewSet
 from web.api.secrets import SecretViewSet
 from web.api.storage import StorageViewSet
+from web.api.sweeps import SweepViewSet
 from web.api.teams import TeamViewSet
 from web.api.throughputs import ThroughputViewSet
 from web.api.windows import WindowViewSet
@@ -61,7 +63,9 @@ def index(request: Request) -> Response:
 
 router = SimpleRouter(trailing_slash=False)
 router.register("jobs", JobViewSet, basename="job")
+router.register("recipes", RecipeViewSet, basename="recipe")
 router.register("recurring-jobs", RecurringJobViewSet, basename="recurring-job")
+router.register("sweeps", SweepViewSet, basename="sweep")
 router.register("nodes", NodeViewSet, basename="node")
 router.register("announcements", AnnouncementViewSet, basename="announcement")
 router.register("engines", EngineViewSet, basename="engine")

@@ -3,13 +3,15 @@
 import json
 import math
 import os
+import re
+from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any
 
-from engines.protocol import Progress
+from engines.protocol import MetricReport, Progress
 
 LONGEST_LINE_BYTES = 64 * 1024
 READ_BYTES = 1024 * 1024
@@ -17,18 +19,49 @@ GREATEST_INTEGER = 2**63 - 1
 LONGEST_CHECKPOINT_S = 86_400.0
 MOST_COUNTED = 2**31 - 1
 """Limit of the line counters, so that they fit into a database column."""
+METRIC = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@+-]{0,59}")
+MOST_METRICS, MOST_LINKS, MOST_MILESTONES = 20, 10, 64
+LINK_NAME = re.compile(r"[A-Za-z0-9_. -]{1,40}")
+ADDRESS = re.compile(r"https?://[!-~]{1,490}")
+LAST = "last"
+"""Beside the steps of milestones: the last value of their metric."""
 TIMES = ("first_at", "at", "checkpoint_at")
 """Of a summary."""
+
+
+class Milestones:
+    """Values of a metric at certain steps, from an environment variable like `val_loss:500,1500`.
+
+    The value at a step is that of the first line at or after it that has the metric, however often the file is read.
+    """
+
+    def __init__(self, variable: str) -> None:
+        self._metric, _, steps = variable.rpartition(":")
+        self._steps = [step for step in steps.split(",") if step.isdecimal()]
+
+    def with_line(self, before: Mapping[str, float], report: dict[str, Any]) -> Mapping[str, float]:
+        """The values so far, with what this line adds; `last` is its own."""
+        value = self._value(report)
+        if value is None:
+            return before
+        reached = {step: value for step in self._steps if int(step) <= report["step"]}
+        return {**reached, **before, LAST: value}
+
+    def _value(self, report: dict[str, Any]) -> float | None:
+        own = report.get("metrics")
+        told = own.get(self._metric) if isinstance(own, dict) else None
+        return _number(report.get("loss") if told is None and self._metric == "loss" else told)
 
 
 class ProgressTail:
     """Follows a file that the job controls; robust against any content, truncation and replacement."""
 
-    def __init__(self, path: Path, *, started_at: datetime) -> None:
+    def __init__(self, path: Path, *, started_at: datetime, milestones: str = "") -> None:
         self.summary: Progress | None = None
         self.invalid_lines = 0
         self._path = path
         self._started_at = started_at
+        self._milestones = Milestones(milestones)
         self._offset = 0
         self._partial = b""
         self._skipping = False
@@ -106,6 +139,9 @@ class ProgressTail:
             total_steps=_total_steps(report) or (first.total_steps if first else None),
             grad_sqr=_number(report.get("grad_sqr")),
             grad_var=_number(report.get("grad_var")),
+            metrics=_metrics(report, dict(first.metrics) if first else {}),
+            links=_links(report, dict(first.links) if first else {}),
+            milestones=self._milestones.with_line(first.milestones if first else {}, report),
             **self._checkpoint_of(report, now),
         )
 
@@ -132,7 +168,10 @@ def progress_from_json(content: dict[str, Any]) -> tuple[Progress | None, int]:
     times: dict[str, Any] = {
         name: datetime.fromisoformat(fields[name]) for name in TIMES if fields.get(name) is not None
     }
-    return Progress(**(fields | times)) if fields else None, content["invalid_lines"]
+    if not fields:
+        return None, content["invalid_lines"]
+    metrics = {name: MetricReport(**metric) for name, metric in fields.get("metrics", {}).items()}
+    return Progress(**(fields | times | {"metrics": metrics})), content["invalid_lines"]
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:
@@ -155,6 +194,30 @@ def _total_steps(report: dict[str, Any]) -> int | None:
         return None
     step: int = report["step"]
     return min(math.ceil(step * epochs / epoch), GREATEST_INTEGER)
+
+
+def _metrics(report: dict[str, Any], known: dict[str, MetricReport]) -> dict[str, MetricReport]:
+    """The last values so far; a name or value that is none is left out, and so are names beyond the first ones."""
+    told = report.get("metrics")
+    for name, value in told.items() if isinstance(told, dict) else ():
+        number = _number(value)
+        if number is not None and METRIC.fullmatch(name) and (name in known or len(known) < MOST_METRICS):
+            known[name] = MetricReport(report["step"], number)
+    return known
+
+
+def _links(report: dict[str, Any], known: dict[str, str]) -> dict[str, str]:
+    """The links so far: addresses of web pages alone, for people click on them."""
+    told = report.get("links")
+    for name, address in told.items() if isinstance(told, dict) else ():
+        if is_link(name, address) and (name in known or len(known) < MOST_LINKS):
+            known[name] = address
+    return known
+
+
+def is_link(name: str, address: object) -> bool:
+    """Whether the name and the address can be shown as a link: the address of a web page, and no script."""
+    return isinstance(address, str) and bool(ADDRESS.fullmatch(address) and LINK_NAME.fullmatch(name))
 
 
 def _integer(value: object) -> int | None:

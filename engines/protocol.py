@@ -175,6 +175,14 @@ class Launch:
 
 
 @dataclass(frozen=True)
+class MetricReport:
+    """The last value of a named metric, and the step of its line."""
+
+    step: int
+    value: float
+
+
+@dataclass(frozen=True)
 class Progress:
     """Summary of the progress lines of one attempt so far (rank 0)."""
 
@@ -194,6 +202,11 @@ class Progress:
     checkpoint_s: float | None = None
     checkpoint_at: datetime | None = None
     """What the last checkpoint that was reported took, and when it was made."""
+    metrics: Mapping[str, MetricReport] = field(default_factory=dict)
+    links: Mapping[str, str] = field(default_factory=dict)
+    """Name → address of a page elsewhere that shows the job."""
+    milestones: Mapping[str, float] = field(default_factory=dict)
+    """Step in `$MOTLEY_MILESTONES` → value of its metric in the first line at or after that step; `last`: so far."""
 
     @property
     def steps_per_second(self) -> float | None:

@@ -18,7 +18,7 @@ from django_filters.fields import IsoDateTimeField
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema_field
 
-from jobs_app.models import Attempt, Job, JobTag, RecurringJob, Team
+from jobs_app.models import Attempt, Job, JobTag, Recipe, RecurringJob, Team
 from jobs_app.models.job import TAIL_DIGITS, IdTail, JobQuerySet
 from jobs_app.submission.fields import is_text
 
@@ -119,6 +119,11 @@ class JobFilter(django_filters.FilterSet):  # type: ignore[misc]
         strip=False,
         label="Name of the recurring job of which it is a run; add `team` if several have it.",
     )
+    recipe = django_filters.CharFilter(
+        method="of_recipe",
+        strip=False,
+        label="Name of the recipe by which it was submitted; add `team` if several have it.",
+    )
     gpu_type = django_filters.CharFilter(method="running_on", label="The GPU type of the job's live attempt.")
     tag = TagFilter(method="tagged", label=TAG)
     created_after = MomentFilter(field_name="created_at", lookup_expr="gt")
@@ -154,6 +159,10 @@ class JobFilter(django_filters.FilterSet):  # type: ignore[misc]
     def of_recurring(self, jobs: JobQuerySet, name: str, value: str) -> JobQuerySet:
         named = RecurringJob.objects.filter(name=value)
         return jobs.filter(recurring__in=list(named.values_list("pk", flat=True)))
+
+    @extend_schema_field(OpenApiTypes.STR)
+    def of_recipe(self, jobs: JobQuerySet, name: str, value: str) -> JobQuerySet:
+        return jobs.filter(recipe__in=list(Recipe.objects.filter(name=value).values_list("pk", flat=True)))
 
     @extend_schema_field(OpenApiTypes.STR)
     def running_on(self, jobs: JobQuerySet, name: str, value: str) -> JobQuerySet:

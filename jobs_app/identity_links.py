@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from audit_app.models import Action
 from audit_app.services import note
-from jobs_app.models import ApiToken, Invitation, NotificationTarget, RecurringJob, Secret
+from jobs_app.models import ApiToken, Invitation, NotificationTarget, RecurringJob, Secret, Sweep
 from jobs_app.notifications.targets import delete_target
 from jobs_app.secrets import delete_secret
 from jobs_app.tokens import revoke_token
@@ -59,7 +59,7 @@ def _revoke_tokens(user: User) -> list[str]:
 def _delete_prepared(user: User) -> list[str]:
     """Delete targets, which would notify somebody else, and secrets, which would use another person's account.
 
-    Recurring jobs, which would run in the person's name, are paused.
+    Recurring jobs, which would run in the person's name, are paused, and sweeps are stopped.
     """
     targets, secrets = NotificationTarget.objects.filter(user=user), Secret.objects.filter(user=user)
     words = ["targets of notifications"] * targets.exists() + ["secrets"] * secrets.exists()
@@ -70,7 +70,10 @@ def _delete_prepared(user: User) -> list[str]:
     paused = RecurringJob.objects.filter(owner=user, paused_at=None).update(
         paused_at=timezone.now(), paused_because="Its owner has linked the account to single sign-on: look at its spec."
     )
-    return words + ["recurring jobs"] * bool(paused)
+    stopped = Sweep.objects.filter(owner=user, state=Sweep.State.RUNNING).update(
+        state=Sweep.State.STOPPING, message="Its owner has linked the account to single sign-on."
+    )
+    return words + ["recurring jobs"] * bool(paused) + ["sweeps"] * bool(stopped)
 
 
 def _ended(gone: list[str]) -> str:

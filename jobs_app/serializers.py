@@ -114,6 +114,12 @@ class JobAnswer(serializers.ModelSerializer[Job]):
         read_only=True,
         help_text="Id of the recurring job of which it is a run.",
     )
+    recipe = serializers.IntegerField(
+        source="recipe_id",
+        allow_null=True,
+        read_only=True,
+        help_text="Id of the recipe by which it was submitted.",
+    )
     reason = serializers.ChoiceField(
         Reason.choices, allow_blank=True, help_text="Why the job waits or has ended; empty while it runs."
     )
@@ -124,6 +130,11 @@ class JobAnswer(serializers.ModelSerializer[Job]):
     ran_on = serializers.SerializerMethodField()
     progress = serializers.SerializerMethodField()
     work_lost_gpu_seconds = serializers.FloatField(source="work_lost_gpu_s")
+    links = serializers.DictField(
+        child=serializers.CharField(),
+        read_only=True,
+        help_text="Name → page elsewhere that shows it, as it said itself.",
+    )
     spec = serializers.SerializerMethodField()
 
     class Meta:
@@ -141,6 +152,8 @@ class JobAnswer(serializers.ModelSerializer[Job]):
             "array",
             "array_index",
             "recurring",
+            "recipe",
+            "recipe_version",
             "spec",
             "workload",
             "weight",
@@ -151,6 +164,7 @@ class JobAnswer(serializers.ModelSerializer[Job]):
             "progress",
             "exit_code",
             "work_lost_gpu_seconds",
+            "links",
             "created_at",
             "started_at",
             "finished_at",

@@ -10,8 +10,16 @@ from operations.notifying import SENDER
 from operations.retention import delete_expired_when_due
 from scheduler_app.recurring_jobs.submission import submit_due_runs
 from scheduler_app.round import tick
+from scheduler_app.sweeps.advance import advance_sweeps
 
-CHORES = (submit_due_runs, advise_when_due, delete_expired_when_due, fit_when_due, judge_policy_when_due)
+CHORES = (
+    submit_due_runs,
+    advance_sweeps,
+    advise_when_due,
+    delete_expired_when_due,
+    fit_when_due,
+    judge_policy_when_due,
+)
 
 
 def engine_turn(holder: str, now: datetime) -> bool:

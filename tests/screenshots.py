@@ -38,7 +38,14 @@ PAGES = {
     "job-failed": "jobs/{failed}",
     "compare": "jobs/compare?ids={job},{failed}",
     "cancel-jobs": "jobs/cancel?job={job}&job={waiting}",
+    "recipes": "recipes",
+    "new-recipe": "recipes/new?job={job}",
+    "recipe": "recipes/{recipe}",
+    "change-recipe": "recipes/{recipe}/change",
     "recurring-jobs": "recurring",
+    "sweeps": "sweeps",
+    "new-sweep": "sweeps/new",
+    "sweep": "sweeps/{sweep}",
     "new-recurring-job": "recurring/new?job={job}",
     "recurring-job": "recurring/{recurring}",
     "change-recurring-job": "recurring/{recurring}/change",
@@ -144,6 +151,10 @@ def sample_site() -> Iterator[Service]:
             wait_for(f"a job is {state}", lambda state=state: newest(site.client, state=[state]), pause_s=1)
         nightly = {"schedule": "0 3 * * *", "spec": {"team": "vision", **FURTHER_JOBS[-1]}, "name": "nightly"}
         site.client.run_recurring_job(site.client.add_recurring_job(nightly)["id"])
+        site.client.start_sweep(SWEEP)
+        lr = {"parameters": {"lr": 0.1}, "name": "resnet", "description": "ResNet-50 with another learning rate"}
+        spec = {"team": "vision", **FURTHER_JOBS[-1], "command": f"{SAMPLE} # ${{{{ lr }}}}"}
+        site.client.submit_recipe(site.client.add_recipe({**lr, "spec": spec})["id"])
         run = site.client.simulate_policies(["fifo", "srtf"], days=1)["id"]
         wait_for("the lab run is done", lambda: site.client.lab_run(run)["finished_at"], pause_s=1)
         yield site
@@ -151,6 +162,15 @@ def sample_site() -> Iterator[Service]:
 
 def newest(client: Client, **filters: Any) -> Job | None:
     return next(client.jobs(**filters, page_size=1), None)
+
+
+SWEEP = {
+    "name": "hidden-units",
+    "method": "grid",
+    "metric": {"name": "loss"},
+    "parameters": {"hidden": {"values": [8, 16, 32, 64]}, "seed": {"values": [0, 1]}},
+    "spec": {"team": "vision", "gpus": 1, "command": "python -m motley_client.sample --steps 300 ${args}"},
+}
 
 
 def places_of(client: Client) -> dict[str, Any]:
@@ -165,6 +185,8 @@ def places_of(client: Client) -> dict[str, Any]:
     jobs = {name: job["id"] for name, job in chosen.items() if job is not None}
     lab = next(client.lab_runs(), None)
     numbers = {"round": next(client.rounds())["number"], "lab": lab["id"] if lab else 0}
+    numbers["sweep"] = next(client.sweeps())["id"]
+    numbers["recipe"] = next(client.recipes())["id"]
     numbers["recurring"] = next(client.recurring_jobs())["id"]
     return jobs | numbers | {"array": member["array"], "node": next(client.nodes())["name"]}
 

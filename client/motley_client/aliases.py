@@ -39,6 +39,8 @@ HARMLESS = {
         "secret",
         "window",
         "recurring",
+        "sweep",
+        "recipe",
         "team",
         "members",
         "notifications",

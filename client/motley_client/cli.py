@@ -16,6 +16,7 @@ from motley_client.commands import (
     logs,
     mcp,
     notifications,
+    recipes,
     recurring,
     sbatch,
     scheduling,
@@ -24,13 +25,15 @@ from motley_client.commands import (
     sessions,
     simulate,
     slurm,
+    ssh,
     submit,
+    sweeps,
     team_limits,
     teams,
     wait,
     windows,
 )
-from motley_client.commands.job_options import CommandAfterDashes
+from motley_client.commands.job_options import CommandAfterDashes, CommandWithRecipe
 from motley_client.exit_codes import ErrorsAsExitCodes
 
 app = typer.Typer(
@@ -41,19 +44,23 @@ app = typer.Typer(
     epilog=f"{aliases_in_words()} Slurm's commands: sbatch, squeue, scancel, sacct, sinfo, scontrol.",
 )
 
-for command in (submit.submit, submit.plan, submit.clone):
-    app.command(cls=CommandAfterDashes)(command)
+for command in (submit.submit, submit.plan):
+    app.command(cls=CommandWithRecipe)(command)
+app.command(cls=CommandAfterDashes)(submit.clone)
 app.command(cls=sbatch.SlurmCommand)(sbatch.sbatch)
 app.command()(convert.convert)
 app.command()(submit.replica_size)
 app.command(name="exec", cls=CommandAfterDashes)(sessions.execute)
 app.command()(sessions.port)
+app.command(name="ssh-config")(ssh.ssh_config)
+app.command(name="ssh-proxy", hidden=True)(ssh.ssh_proxy)
 for command in (
     jobs.ps,
     jobs.show,
     jobs.explain,
     jobs.events,
     jobs.attempts,
+    jobs.metrics,
     jobs.change,
     jobs.comment,
     logs.logs,
@@ -82,7 +89,9 @@ for command in (slurm.squeue, slurm.scancel, slurm.sacct, slurm.sinfo, slurm.sco
     app.command(hidden=True)(command)
 for name in slurm.INSTEAD:
     app.command(name, hidden=True, context_settings=simulate.AS_IT_IS)(slurm.instead)
+app.add_typer(recipes.recipe, cls=Verbs, name="recipe")
 app.add_typer(recurring.recurring, cls=Verbs, name="recurring")
+app.add_typer(sweeps.sweep, cls=Verbs, name="sweep")
 app.add_typer(windows.window, cls=Verbs, name="window")
 app.add_typer(cluster.gpu_type_group, cls=Verbs, name="gpu-type")
 app.add_typer(servers.server, cls=Verbs, name="server")

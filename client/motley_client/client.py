@@ -25,6 +25,7 @@ from motley_client.responses import (
     ChosenPolicy,
     CodeArchive,
     CodeArchiveDetail,
+    Curve,
     Decision,
     DueTime,
     Event,
@@ -54,6 +55,9 @@ from motley_client.responses import (
     Policy,
     PolicyGuard,
     PolicyPreview,
+    Recipe,
+    RecipeDetail,
+    RecipeVersion,
     RecurringJob,
     RecurringJobDetail,
     Round,
@@ -61,9 +65,12 @@ from motley_client.responses import (
     Scope,
     Secret,
     Storage,
+    Sweep,
     Team,
+    TeamStarts,
     Throughput,
     Token,
+    Trial,
     UsageReport,
     Window,
 )
@@ -173,6 +180,7 @@ class Client(Connection):
         tag: Sequence[str] = (),
         array: str | None = None,
         recurring: str | None = None,
+        recipe: str | None = None,
         created_after: datetime | str | None = None,
         updated_since: datetime | str | None = None,
         q: str | None = None,
@@ -185,7 +193,7 @@ class Client(Connection):
 
         `gpu_type` is the type that the job runs on; each `tag` is `name=value` or `name`; `q` is the beginning of a
         name, or at least eight digits of an id; `name` is a whole name; `command` is text in the command, in any case;
-        `recurring` is the name of a recurring job, whose runs they are.
+        `recurring` is the name of a recurring job, whose runs they are; `recipe` that of a recipe.
         With `fields`, only these fields are returned.
         """
         query = {
@@ -196,6 +204,7 @@ class Client(Connection):
             "tag": list(tag),
             "array": array,
             "recurring": recurring,
+            "recipe": recipe,
             "created_after": created_after,
             "updated_since": updated_since,
             "q": q,
@@ -226,6 +235,10 @@ class Client(Connection):
     def job_forecast(self, job_id: str) -> JobForecast:
         """When the job starts and ends; `NotFound` also where the service is older than this route."""
         return cast("JobForecast", self._json("GET", url_path("jobs", job_id, "forecast")))
+
+    def curve(self, job_id: str) -> Curve:
+        """Steps, losses, rates and named metrics that the job has reported, the oldest first."""
+        return cast("Curve", self._json("GET", url_path("jobs", job_id, "curve")))
 
     def events(self, job_id: str) -> Iterator[Event]:
         """Events of the job, oldest first."""
@@ -323,6 +336,92 @@ class Client(Connection):
     def delete_recurring_job(self, number: int) -> None:
         """Delete it, with the record of its due times; its jobs stay."""
         self._send("DELETE", url_path("recurring-jobs", number))
+
+    # -- sweeps --------------------------------------------------------------------------------------------------
+
+    def sweeps(self, *, name: str | None = None, team: str | None = None) -> Iterator[Sweep]:
+        """Sweeps of your teams, the newest first."""
+        return cast("Iterator[Sweep]", self._pages("sweeps", {"name": name, "team": team}))
+
+    def sweep(self, number: int) -> Sweep:
+        """The sweep with the counts of its trials and the best one."""
+        return cast("Sweep", self._json("GET", url_path("sweeps", number)))
+
+    def trials(self, number: int, *, page_size: int | None = 200) -> Iterator[Trial]:
+        """Trials of the sweep by number."""
+        return cast("Iterator[Trial]", self._pages(url_path("sweeps", number, "trials"), {"limit": page_size}))
+
+    def start_sweep(self, fields: Spec, *, idempotency_key: str | None = None) -> Sweep:
+        """Start a sweep: `name`, `metric`, `parameters`, `spec`, and if they are not the defaults `method`
+        (grid, random, bayes), `early_terminate`, `run_cap`, `at_a_time`, `max_failed` and `seed`.
+        """
+        return cast("Sweep", self._json("POST", "sweeps", json=dict(fields), headers=_key(idempotency_key)))
+
+    def stop_sweep(self, number: int) -> Sweep:
+        """Stop it: its open trials are cancelled, and no other is started."""
+        return cast("Sweep", self._json("POST", url_path("sweeps", number, "stop")))
+
+    def delete_sweep(self, number: int) -> None:
+        """Delete a sweep that has ended, with the record of its trials; their jobs stay."""
+        self._send("DELETE", url_path("sweeps", number))
+
+    # -- recipes -------------------------------------------------------------------------------------------------
+
+    def recipes(self, *, name: str | None = None, team: str | None = None) -> Iterator[Recipe]:
+        """Recipes of your teams, the oldest first."""
+        return cast("Iterator[Recipe]", self._pages("recipes", {"name": name, "team": team}))
+
+    def recipe(self, number: int) -> RecipeDetail:
+        """The recipe with its `etag`."""
+        return cast("RecipeDetail", self._json("GET", url_path("recipes", number)))
+
+    def recipe_versions(self, number: int) -> Iterator[RecipeVersion]:
+        """Versions of the recipe, the latest first."""
+        return cast("Iterator[RecipeVersion]", self._pages(url_path("recipes", number, "versions"), {}))
+
+    def add_recipe(self, fields: Spec, *, idempotency_key: str | None = None) -> RecipeDetail:
+        """Add a recipe: `spec`, and if wanted `name`, `description`, `parameters` and `editors` (members, leads)."""
+        made = self._json("POST", "recipes", json=dict(fields), headers=_key(idempotency_key))
+        return cast("RecipeDetail", made)
+
+    def change_recipe(self, number: int, fields: Spec, *, if_match: str | None = None) -> RecipeDetail:
+        """Change fields of a recipe; another `spec`, or other `parameters`, are its next version."""
+        headers = {"If-Match": if_match} if if_match else {}
+        return cast(
+            "RecipeDetail", self._json("PATCH", url_path("recipes", number), json=dict(fields), headers=headers)
+        )
+
+    def delete_recipe(self, number: int) -> None:
+        """Delete it with its versions; its jobs stay."""
+        self._send("DELETE", url_path("recipes", number))
+
+    def submit_recipe(
+        self,
+        number: int,
+        parameters: Spec | None = None,
+        *,
+        changes: Spec | None = None,
+        version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> JobDetail:
+        """Submit a job by a recipe; `changes` are fields of the job in place of the recipe's."""
+        body = _of_recipe(parameters, changes, version)
+        path = url_path("recipes", number, "submit")
+        return cast("JobDetail", self._json("POST", path, json=body, headers=_key(idempotency_key)))
+
+    def plan_recipe(
+        self,
+        number: int,
+        parameters: Spec | None = None,
+        *,
+        changes: Spec | None = None,
+        version: int | None = None,
+        forecast: bool = False,
+    ) -> Plan:
+        """Plan the job of a recipe without submitting it."""
+        query = {"dry_run": "true", **({"forecast": "true"} if forecast else {})}
+        body = _of_recipe(parameters, changes, version)
+        return cast("Plan", self._json("POST", url_path("recipes", number, "submit"), params=query, json=body))
 
     # -- files ---------------------------------------------------------------------------------------------------
 
@@ -600,6 +699,10 @@ class Client(Connection):
 
     def team(self, name: str) -> Team:
         return cast("Team", self._json("GET", url_path("teams", name)))
+
+    def team_starts(self, name: str) -> TeamStarts:
+        """Where the team's starts of seven days went: quantiles of each stage."""
+        return cast("TeamStarts", self._json("GET", url_path("teams", name, "starts")))
 
     def retire_team(self, name: str) -> Team:
         """Retire a team without unfinished jobs: nothing can be submitted for it. Administrators only."""
@@ -884,6 +987,10 @@ class _Again:
 
     def __iter__(self) -> Iterator[bytes]:
         return self._chunks()
+
+
+def _of_recipe(parameters: Spec | None, changes: Spec | None, version: int | None) -> dict[str, object]:
+    return without_empty({"parameters": dict(parameters or {}), "changes": dict(changes or {}), "version": version})
 
 
 def _key(key: str | None) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Shell completion of jobs, nodes, GPU types, teams, policies, tokens, recurring jobs: quick, silent on every error."""
+"""Shell completion of jobs, nodes, teams, tokens, recipes, sweeps and other names: quick, silent on every error."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -90,9 +90,20 @@ def _recurring_jobs(client: Client, incomplete: str) -> Iterator[Candidate]:
     return ((one["name"], f"{one['schedule']} {one['timezone']}") for one in client.recurring_jobs())
 
 
-jobs, active_jobs, nodes, gpu_types, storage, teams, policies, tokens, recurring_jobs = map(
+def _recipes(client: Client, incomplete: str) -> Iterator[Candidate]:
+    return ((one["name"], one["description"] or one["team"]) for one in client.recipes())
+
+
+def _sweeps(client: Client, incomplete: str) -> Iterator[Candidate]:
+    return ((one["name"], f"{one['method']}, {one['state']}") for one in client.sweeps())
+
+
+jobs, active_jobs, nodes, gpu_types, storage, teams, policies, tokens, recurring_jobs, recipes, sweeps = map(
     completer,
-    (_jobs, _active_jobs, _nodes, _gpu_types, _storage, _teams, _policies, _tokens, _recurring_jobs),
+    (
+        *(_jobs, _active_jobs, _nodes, _gpu_types, _storage, _teams, _policies, _tokens),
+        *(_recurring_jobs, _recipes, _sweeps),
+    ),
 )
 
 

@@ -11,7 +11,7 @@ import typer
 from motley_client.client import Client
 from motley_client.configuration import configuration
 from motley_client.errors import NotFound
-from motley_client.responses import ACTIVE_STATES, Job, RecurringJob, Token
+from motley_client.responses import ACTIVE_STATES, Job, Recipe, RecurringJob, Sweep, Token
 from motley_client.tables.jobs import display_name
 
 MAX_CANDIDATES = 200
@@ -48,8 +48,16 @@ class AmbiguousToken(Exception):
     """Several tokens match the argument."""
 
 
+class AmbiguousRecipe(Exception):
+    """Several teams have a recipe of this name."""
+
+
 class AmbiguousRecurringJob(Exception):
     """Several teams have a recurring job of this name."""
+
+
+class AmbiguousSweep(Exception):
+    """Several teams have a sweep of this name."""
 
 
 def connect(context: typer.Context) -> Client:
@@ -143,6 +151,30 @@ def find_recurring_job(client: Client, typed: str, team: str | None) -> Recurrin
         return client.recurring_job(int(typed))
     if not found:
         raise NotFound(f"No recurring job named {typed}: see motley recurring list.")
+    return found[0]
+
+
+def find_sweep(client: Client, typed: str, team: str | None) -> Sweep:
+    """The sweep with this name, in this team if several have one; else that with this number."""
+    found = list(client.sweeps(name=typed, team=team))
+    if len(found) > 1:
+        raise AmbiguousSweep(f"{typed} is in {', '.join(one['team'] for one in found)}: give --team.")
+    if not found and typed.isdecimal():
+        return client.sweep(int(typed))
+    if not found:
+        raise NotFound(f"No sweep named {typed}: see motley sweep list.")
+    return found[0]
+
+
+def find_recipe(client: Client, typed: str, team: str | None) -> Recipe:
+    """The recipe with this name, in this team if several have one; else that with this number."""
+    found = list(client.recipes(name=typed, team=team))
+    if len(found) > 1:
+        raise AmbiguousRecipe(f"{typed} is in {', '.join(one['team'] for one in found)}: give --team.")
+    if not found and typed.isdecimal():
+        return client.recipe(int(typed))
+    if not found:
+        raise NotFound(f"No recipe named {typed}: see motley recipe list.")
     return found[0]
 
 

@@ -125,6 +125,11 @@ class Job(TypedDict):
     array_index: int | None
     recurring: NotRequired[int | None]
     """Id of the recurring job of which it is a run."""
+    links: NotRequired[dict[str, str]]
+    """Pages elsewhere that show it, as it said itself."""
+    recipe: NotRequired[int | None]
+    """Id of the recipe by which it was submitted, and its version."""
+    recipe_version: NotRequired[int | None]
     spec: dict[str, Any]
     workload: str
     weight: float
@@ -343,6 +348,8 @@ class DeadlineOutlook(TypedDict):
     deadline: str
     in_time: float
     made_at: str
+    passed: NotRequired[bool]
+    """Whether it has passed, and the job is not done."""
 
 
 class Explanation(TypedDict):
@@ -861,6 +868,149 @@ class RecurringJobDetail(RecurringJob):
     """One recurring job; send its `etag` as `if_match` with a change."""
 
     etag: str
+
+
+class Metric(TypedDict):
+    """Value of a named metric, and the step of its report."""
+
+    step: int
+    value: float
+
+
+class CurvePoint(TypedDict):
+    """A point of a job's progress; `metrics` are those that are new since the point before."""
+
+    at: str
+    step: int
+    loss: float | None
+    rate: float | None
+    metrics: dict[str, Metric]
+
+
+class Curve(TypedDict):
+    """Progress of a job over all its attempts; `last`: each named metric as it was reported last."""
+
+    points: list[CurvePoint]
+    last: dict[str, Metric]
+
+
+class StartStage(TypedDict):
+    """A stage of a team's starts, of first ones or of restarts."""
+
+    stage: str
+    restart: bool
+    starts: int
+    p50_seconds: float
+    p90_seconds: float
+
+
+class TeamStarts(TypedDict):
+    """Where the starts of a team's attempts went that ended in the window."""
+
+    window_seconds: int
+    stages: list[StartStage]
+
+
+class RecipeParameter(TypedDict):
+    """A parameter of a recipe; its value must be given if `default` is null."""
+
+    name: str
+    type: str
+    default: str | float | bool | None
+    description: str
+    choices: list[str | float | bool]
+
+
+class LastJob(TypedDict):
+    """The newest job of a recipe that has started; `rate` in steps/s, as measured."""
+
+    id: str
+    state: str
+    gpu_type: str
+    gpu_count: int
+    rate: float | None
+    started_at: str | None
+
+
+class Recipe(TypedDict):
+    """A job file of a team with parameters, in its latest version, in lists."""
+
+    id: int
+    name: str
+    team: str
+    description: str
+    editors: str
+    version: int
+    parameters: list[RecipeParameter]
+    spec: dict[str, Any]
+    changed_by: str | None
+    created_at: str
+    changed_at: str
+    submissions: int
+    last_job: LastJob | None
+
+
+class RecipeDetail(Recipe):
+    """One recipe; send its `etag` as `if_match` with a change."""
+
+    etag: str
+
+
+class RecipeVersion(TypedDict):
+    """A version of a recipe."""
+
+    version: int
+    author: str | None
+    created_at: str
+    parameters: list[RecipeParameter]
+    spec: dict[str, Any]
+
+
+class SweepMetric(TypedDict):
+    """The metric that trials are compared by; `goal` is minimize or maximize."""
+
+    name: str
+    goal: str
+
+
+class Trial(TypedDict):
+    """A trial of a sweep; `values` are those of the metric at the rungs that it has reached."""
+
+    number: int
+    job: str
+    params: dict[str, Any]
+    state: str
+    value: float | None
+    values: list[float]
+    rung: int
+    message: str
+    created_at: str
+    ended_at: str | None
+
+
+class Sweep(TypedDict):
+    """A search for good hyper-parameters; `trials` counts them by state."""
+
+    id: int
+    name: str
+    team: str
+    owner: str
+    state: str
+    message: str
+    method: str
+    metric: SweepMetric
+    parameters: dict[str, Any]
+    early_terminate: dict[str, Any] | None
+    rungs: list[int]
+    run_cap: int
+    at_a_time: int
+    max_failed: int
+    seed: int
+    spec: dict[str, Any]
+    created_at: str
+    ended_at: str | None
+    trials: dict[str, int]
+    best: Trial | None
 
 
 class CodeArchive(TypedDict):

@@ -9,7 +9,7 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 # Many of these share a small machine. NumPy reads the variables when it is imported.
 os.environ |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -123,7 +123,9 @@ class ProgressReporter:
             return
         nodes = self.allocation.nodes
         samples = self.options.batch_size * nodes
-        noise = {"grad_sqr": training.noise.sqr, "grad_var": training.noise.var / nodes} if training.noise else {}
+        noise: dict[str, Any] = (
+            {"grad_sqr": training.noise.sqr, "grad_var": training.noise.var / nodes} if training.noise else {}
+        )
         progress(training.step, epoch=training.step * samples / POINTS, loss=training.loss, batch_size=samples, **noise)
 
     def log(self, training: Training, points: Array, labels: Array) -> None:

@@ -126,6 +126,18 @@ def attach(session: Session, *, terminal: bool) -> int:
     raise ServerError(f"The session was closed: {session.why_closed()}.")
 
 
+def output_of(session: Session) -> tuple[int, str, str]:
+    """Exit code, output and errors of a session's command that reads nothing."""
+    session.send(Kind.END)
+    said: dict[Kind, bytes] = {Kind.DATA: b"", Kind.ERROR: b""}
+    while (frame := session.receive()) is not None:
+        if frame.kind is Kind.EXIT:
+            return int(frame.data), said[Kind.DATA].decode(errors="replace"), said[Kind.ERROR].decode(errors="replace")
+        if frame.kind in said:
+            said[frame.kind] += frame.data
+    raise ServerError(f"The session was closed: {session.why_closed()}.")
+
+
 @contextmanager
 def _raw_terminal(session: Session) -> Iterator[None]:
     """Our terminal in raw mode, its size followed."""

@@ -15,15 +15,16 @@ if should_stop():
 import json
 import math
 import os
+import re
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import BinaryIO, SupportsFloat, SupportsInt
+from typing import Any, BinaryIO, SupportsFloat, SupportsInt
 
 from motley_client.checkpoint_timing import CheckpointTiming
 
@@ -101,6 +102,12 @@ def stop_reason() -> str | None:
 def resume() -> bool:
     """Whether an earlier attempt of this job has run: look for its checkpoint."""
     return os.environ.get("MOTLEY_RESUME") == "1"
+
+
+def trial_params() -> dict[str, Any]:
+    """Hyper-parameters of this trial of a sweep; empty for any other job and outside Motley."""
+    params: dict[str, Any] = json.loads(os.environ.get("MOTLEY_PARAMS") or "{}")
+    return params
 
 
 def job_id() -> str | None:
@@ -229,15 +236,17 @@ def progress(
     total_steps: SupportsInt | None = None,
     grad_sqr: SupportsFloat | None = None,
     grad_var: SupportsFloat | None = None,
+    metrics: Mapping[str, SupportsFloat] | None = None,
 ) -> None:
     """Report the progress of the job to Motley, on rank 0, once or twice a second; does nothing outside Motley.
 
     NumPy and PyTorch scalars are accepted. `batch_size` is the global batch size; `total_steps`, the step at which the
     job will be done, tells Motley what is left of a job whose description does not say it, and so do `epoch`, parts
-    included and from 0 on, and the number of `epochs`; `grad_sqr` and `grad_var`
-    are the squared norm of the gradient and its variance over batches of that size, from which Motley estimates
-    statistical efficiency (goodput). If a report cannot be written, there is one warning on stderr and training
-    continues.
+    included and from 0 on, and the number of `epochs`; `grad_sqr` and `grad_var` are the squared norm of the gradient
+    and its variance over batches of that size, from which Motley estimates statistical efficiency (goodput). `metrics`
+    are named values of the job's own, such as {"val/accuracy": 0.76}, up to 20 names of letters, digits and
+    _ . / @ + -; each is a curve on the page of the job. If a report cannot be written, there is one warning on stderr
+    and training continues.
     """
     path = os.environ.get("MOTLEY_PROGRESS")
     if not path:
@@ -252,10 +261,41 @@ def progress(
         "total_steps": None if total_steps is None else int(total_steps),
         "grad_sqr": _finite(grad_sqr),
         "grad_var": _finite(grad_var),
+        "metrics": _named(metrics or {}) or None,
+        "links": dict(_links) or None,
         **_timing.take_report(),
     }
     known = {name: value for name, value in report.items() if value is not None}
     _append(Path(path), json.dumps(known).encode() + b"\n")
+
+
+_links: dict[str, str] = {}
+
+
+def link(name: str, address: str) -> None:
+    """Show a page elsewhere on the page of this job, e.g. link("wandb", wandb.run.url); the next report carries it.
+
+    On rank 0, before `progress`; an attempt names at most ten, and the address begins with http:// or https://.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9_. -]{1,40}", name) or not re.fullmatch(r"https?://[!-~]{1,490}", address):
+        raise TrainingError(
+            f"link({name!r}, {address!r}): give a name of up to 40 letters, digits, blanks and _ . -, and an address "
+            "that begins with http:// or https:// and has no blank."
+        )
+    _links[name] = address
+
+
+METRIC_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@+-]{0,59}")
+
+
+def _named(metrics: Mapping[str, SupportsFloat]) -> dict[str, float]:
+    """The finite ones; a name that is none is left out with a warning, since training must go on."""
+    for name in metrics:
+        if not METRIC_NAME.fullmatch(name):
+            text = f"The metric {name!r} is not reported: a name has up to 60 letters, digits and _ . / @ + -."
+            _warn_once(f"metric {name}", text)
+    read = {name: _finite(value) for name, value in metrics.items() if METRIC_NAME.fullmatch(name)}
+    return {name: value for name, value in read.items() if value is not None}
 
 
 def _finite(value: SupportsFloat | None) -> float | None:

@@ -21,7 +21,8 @@ from motley_client.training import EXIT_REQUEUE, checkpoint_dir, progress, resum
 class MotleyCallback(TrainerCallback):  # type: ignore[misc]  # Transformers is not installed where types are checked
     """Reports progress, and has the Trainer save and end on all ranks at one step when Motley asks the job to stop.
 
-    The Trainer's `output_dir` is `checkpoint_dir()`. The loss reported is that of its last log.
+    The Trainer's `output_dir` is `checkpoint_dir()`. The loss reported is that of its last log, and so are
+    the numbers beside it, such as eval_loss and learning_rate, as metrics.
     """
 
     def __init__(self, *, report_period_s: float = 0.5) -> None:
@@ -29,6 +30,7 @@ class MotleyCallback(TrainerCallback):  # type: ignore[misc]  # Transformers is 
         self.stopped = False
         self._reported_at_s = -report_period_s
         self._loss: float | None = None
+        self._metrics: dict[str, float] = {}
 
     @property
     def exit_code(self) -> int:
@@ -46,6 +48,8 @@ class MotleyCallback(TrainerCallback):  # type: ignore[misc]  # Transformers is 
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Any = None, **_: Any
     ) -> None:
         self._loss = (logs or {}).get("loss", self._loss)
+        numbers = {name: value for name, value in (logs or {}).items() if isinstance(value, int | float)}
+        self._metrics |= {name: value for name, value in numbers.items() if name not in ("loss", "epoch")}
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if _on_any_rank(should_stop(), args.device) and state.global_step < state.max_steps:
@@ -60,7 +64,9 @@ class MotleyCallback(TrainerCallback):  # type: ignore[misc]  # Transformers is 
             self._reported_at_s = now_s
             samples = args.train_batch_size * args.world_size * args.gradient_accumulation_steps
             total = state.max_steps
-            progress(state.global_step, epoch=state.epoch, loss=self._loss, batch_size=samples, total_steps=total)
+            known: dict[str, Any] = {"epoch": state.epoch, "batch_size": samples, "total_steps": total}
+            progress(state.global_step, loss=self._loss, metrics=self._metrics, **known)
+            self._metrics = {}
 
 
 def _newest_checkpoint(folder: Path) -> str | None:

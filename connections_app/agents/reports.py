@@ -4,12 +4,13 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple
 
 from cluster_app.models import Gpu
 from connections_app.models import AgentAttempt
 from engines.agent.codec import decode
-from engines.progress import MOST_COUNTED
+from engines.progress import LAST, METRIC, MOST_COUNTED, MOST_LINKS, MOST_METRICS, MOST_MILESTONES, is_link
 from engines.protocol import AttemptReport, Phase, Progress
 
 OVER = (Phase.ENDED, Phase.LOST)
@@ -66,7 +67,17 @@ def _possible_progress(progress: Progress | None) -> Progress | None:
     if progress is None or not 0 <= progress.reports <= MOST_COUNTED:
         return None
     numbers = progress.first_step, progress.step, progress.batch_size or 0, progress.total_steps or 0
-    return progress if min(numbers) >= 0 else None
+    return replace(progress, **_readable(progress)) if min(numbers) >= 0 else None
+
+
+def _readable(progress: Progress) -> dict[str, Any]:
+    """Metrics, links and milestones as the reader of a job's file gives them: a link may be no script, for example."""
+    milestones = {step: value for step, value in progress.milestones.items() if step == LAST or step.isdecimal()}
+    return {
+        "metrics": dict(islice(((n, m) for n, m in progress.metrics.items() if METRIC.fullmatch(n)), MOST_METRICS)),
+        "links": dict(islice(((n, a) for n, a in progress.links.items() if is_link(n, a)), MOST_LINKS)),
+        "milestones": milestones if LAST in milestones and len(milestones) <= MOST_MILESTONES else {},
+    }
 
 
 def _between(at: datetime | None, first: datetime, last: datetime) -> datetime | None:

@@ -30,6 +30,12 @@ NOT_FOUND = 127
 CONNECT_WITHIN_S = 10.0
 END_WITHIN_S = 1.0
 POLL_MS = 500
+MOST_CONNECTIONS = 256
+"""Open at once in one session. Two commands that lead to each other open one after the other for ever."""
+TOO_MANY = (
+    f"{MOST_CONNECTIONS} connections to port {{0}} of the job's node are open, the most of one session: close some. If "
+    "you opened few, another motley port listens there and leads back to this one"
+)
 LEADS_BACK = (
     "port {0} of the job's node is this command's own: it runs on that machine, and nothing of the job listens there. "
     "Name another port of this machine, or take a free one with :{0}"
@@ -230,6 +236,9 @@ class Forwarding:
                 self._deliver(frame.kind, frame.connection, frame.data)
 
     def _connect(self, number: int, listener: bytes) -> None:
+        if len(self._open) >= MOST_CONNECTIONS:
+            self._frames.send(Kind.ERROR, TOO_MANY.format(self._port).encode(), number)
+            return
         is_the_clients = self._leads_back(listener)
         try:  # the client listens on 127.0.0.1 alone: the job may still on ::1
             host = "::1" if is_the_clients else "localhost"

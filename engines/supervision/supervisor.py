@@ -75,8 +75,12 @@ class Supervisor:
         self._start_rank = start_rank
         self._started_at, self._began_s = utc_now(), seconds_since_boot()
         self._progress = [
-            ProgressTail(folder.progress_lines(number), started_at=self._started_at)
-            for number in range(len(launch["ranks"]))
+            ProgressTail(
+                folder.progress_lines(number),
+                started_at=self._started_at,
+                milestones=rank["env"].get("MOTLEY_MILESTONES", ""),
+            )
+            for number, rank in enumerate(launch["ranks"])
         ]
         self._selector = selectors.DefaultSelector()
         self._socket = open_socket(folder) if has_socket else None

@@ -95,7 +95,7 @@ def explain_job(job: Job, now: datetime) -> dict[str, Any]:
         "message": job.message,
         "reasons": job.reasons,
         "outlook": queue_outlook(job),
-        "deadline": deadline_outlook(job),
+        "deadline": deadline_outlook(job, now),
         "waking": waking_nodes(job),
         "remaining": remaining_work(job, attempts, now),
         "placement": placement_odds(job, attempts, now),

@@ -24,10 +24,14 @@ class DeadlineOutlook:
     deadline: datetime
     in_time: float
     made_at: datetime
+    passed: bool = False
+    """Whether it has passed, and the job is not done."""
 
 
-def deadline_outlook(job: Job) -> DeadlineOutlook | None:
-    """Outlook of a job; None if it has no deadline, or no forecast with a probability of meeting it."""
+def deadline_outlook(job: Job, now: datetime) -> DeadlineOutlook | None:
+    """Outlook of a job; None if it has no deadline, or one to come without a forecast that reaches it."""
+    if job.deadline and job.deadline <= now and not job.is_final:
+        return DeadlineOutlook(job.deadline, 0.0, now, passed=True)
     found = read_forecast(job) if job.deadline else None
     if job.deadline is None or found is None or found.in_time is None:
         return None

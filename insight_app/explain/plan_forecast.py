@@ -15,7 +15,7 @@ from insight_app.errors import TooManySolves
 from insight_app.explain.dry_run_inputs import row_of
 from insight_app.explain.solve_slots import solve_slots
 from insight_app.models import JobForecast
-from insight_app.start_forecasts.forecast_store import made_forecast, present_row, read_played
+from insight_app.start_forecasts.forecast_store import made_forecast, places_among_startable, present_row, read_played
 from insight_app.start_forecasts.reading import ForecastInput, read_forecast_input
 from insight_app.start_forecasts.showing import SWITCHED_OFF, ShownForecast
 from jobs_app.models import Job
@@ -89,5 +89,7 @@ def _play(read: ForecastInput) -> Intervals | None:
 
 
 def _shown(read: ForecastInput, found: Intervals, now: datetime) -> ShownForecast:
-    made = made_forecast(read, found, Correction.of(read_played(now)), len(read.jobs) - 1)
-    return ShownForecast.of(JobForecast(**present_row(made, int((~read.runs).sum()), now)), waits=True)
+    last = len(read.jobs) - 1
+    place = places_among_startable(read, found)[last]
+    made = made_forecast(read, found, Correction.of(read_played(now)), last, place=place)
+    return ShownForecast.of(JobForecast(**present_row(made, now)), waits=True)

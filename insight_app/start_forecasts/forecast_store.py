@@ -70,6 +70,8 @@ class MadeForecast:
     gpu_type: str
     type_part: float
     place: int
+    queue: int
+    """Jobs that could start on free GPUs, and itself."""
     deadline: datetime | None = None
     in_time: float | None = None
     """Probability that it is done by its deadline; None: it has none, or one that has passed or lies too far ahead."""
@@ -106,7 +108,7 @@ def record_forecasts(asked: ForecastInput, found: Intervals | None, now: datetim
     kept = [row for one, occasion in due for row in _kept_rows(one, occasion, now)]
     deadlines = list(_deadline_rows((one for one, _ in due), now))
     with transaction.atomic():
-        _write_present(made, sum(not one.runs for one in made) + asked.left_out, now)
+        _write_present(made, now)
         insert_many(KeptForecast, kept)
         insert_many(DeadlineForecast, deadlines)
 
@@ -124,10 +126,22 @@ def close_outcomes() -> None:
 
 def made_forecasts(asked: ForecastInput, found: Intervals, correction: Correction) -> list[MadeForecast]:
     """The forecast of each job, corrected by the errors of earlier forecasts."""
-    return [made_forecast(asked, found, correction, at) for at in range(len(asked.jobs))]
+    places = places_among_startable(asked, found)
+    return [made_forecast(asked, found, correction, at, place=places[at]) for at in range(len(asked.jobs))]
 
 
-def made_forecast(asked: ForecastInput, found: Intervals, correction: Correction, at: int) -> MadeForecast:
+def places_among_startable(asked: ForecastInput, found: Intervals) -> Sequence[int]:
+    """Place of each job (m,) among those that could start on free GPUs, of another one behind those before it."""
+    able = np.array([job.id in asked.startable for job in asked.jobs], dtype=bool)
+    order = np.argsort(found.place, kind="stable")
+    places = np.empty(len(order), dtype=np.int64)
+    places[order] = np.cumsum(able[order]) + ~able[order]
+    return [int(place) for place in places]
+
+
+def made_forecast(
+    asked: ForecastInput, found: Intervals, correction: Correction, at: int, *, place: int
+) -> MadeForecast:
     """The forecast of the job in this row, corrected by the errors of earlier forecasts."""
     job, runs, kind = asked.jobs[at], bool(asked.runs[at]), int(found.gpu_type[at])
     known = job.steps_in_all is not None
@@ -142,7 +156,8 @@ def made_forecast(asked: ForecastInput, found: Intervals, correction: Correction
         shown_s=shown_quantiles(played, correction, known_length=known),
         gpu_type=asked.types[kind] if kind >= 0 else "",
         type_part=float(found.type_part[at]),
-        place=0 if runs else max(int(found.place[at]), 1),
+        place=0 if runs else max(place, 1),
+        queue=len(asked.startable | {job.id}) if not runs else len(asked.startable),
         deadline=job.deadline,
         in_time=None if np.isnan(found.in_time[at]) else float(found.in_time[at]),
     )
@@ -314,19 +329,19 @@ def _endings() -> dict[UUID, Ending]:
 # -- write ---------------------------------------------------------------------------------------------------------
 
 
-def _write_present(made: Sequence[MadeForecast], queue: int, now: datetime) -> None:
+def _write_present(made: Sequence[MadeForecast], now: datetime) -> None:
     JobForecast.objects.all().delete()
-    insert_many(JobForecast, [present_row(one, queue, now) for one in made])
+    insert_many(JobForecast, [present_row(one, now) for one in made])
 
 
-def present_row(one: MadeForecast, queue: int, now: datetime) -> dict[str, Any]:
+def present_row(one: MadeForecast, now: datetime) -> dict[str, Any]:
     """Columns of the present forecast of one job."""
     moments = {
         f"{event}_{name}": now + timedelta(seconds=float(seconds)) if np.isfinite(seconds) else None
         for event, quantiles in one.shown_s.items()
         for name, seconds in zip(QUANTILE_NAMES, quantiles, strict=True)
     }
-    about = {"gpu_type": one.gpu_type, "type_part": one.type_part, "place": one.place, "queue": queue}
+    about = {"gpu_type": one.gpu_type, "type_part": one.type_part, "place": one.place, "queue": one.queue}
     deadline = {"deadline": one.deadline, "in_time": one.in_time}
     start = {"start_by": one.start.by, "late_since": one.start.late_since}
     return {"job": one.job, "made_at": now, **moments, **about, **deadline, **start}

@@ -1,7 +1,8 @@
 """Queue of a forecast: the jobs of a round and those that wait for others or for their array; and its front."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from uuid import UUID
 
 import numpy as np
@@ -45,6 +46,21 @@ def front_of_queue(jobs: Sequence[JobRow], most: int, *, strict: bool) -> list[J
 
     holding = sum(job.state != Job.State.QUEUED for job in jobs)
     return sorted(sorted(jobs, key=turn)[: max(most, holding)], key=lambda job: job.id)
+
+
+def startable(jobs: Sequence[JobRow], needs: Needs, now: datetime) -> frozenset[UUID]:
+    """Waiting jobs that would start on free GPUs: they have a place in the queue, and others have not.
+
+    Jobs that wait for others or for their begin time, and tasks beyond their array's limit at a time, would not.
+    """
+    able = [job for job in jobs if not needs.get(job.id) and (job.begin_time is None or job.begin_time <= now)]
+    busy = Counter(job.array_id for job in able if job.state != Job.State.QUEUED)
+    found = set()
+    for job in sorted((job for job in able if job.state == Job.State.QUEUED), key=lambda job: job.id):
+        if job.array_id is None or job.at_a_time is None or busy[job.array_id] < job.at_a_time:
+            busy[job.array_id] += 1
+            found.add(job.id)
+    return frozenset(found)
 
 
 def never_free(jobs: Collection[UUID], needs: Needs) -> set[UUID]:

@@ -30,6 +30,7 @@ from insight_app.start_forecasts.queue import (
     front_of_queue,
     never_free,
     read_needs,
+    startable,
     waits_of,
     with_dependents,
 )
@@ -83,6 +84,8 @@ class ForecastInput:
     """Names of the GPU types."""
     left_out: int = 0
     """Jobs of the queue behind those that are played."""
+    startable: frozenset[UUID] = frozenset()
+    """Waiting jobs that would start on free GPUs, those behind included."""
 
     @property
     def runs(self) -> Bools:
@@ -116,7 +119,8 @@ def read_forecast_input(
     lifetimes = known_lifetimes(snapshot.nodes, now)
     asked = forecast_input(snapshot, rows, history, rounds, needs=needs, ran_s=_ran_s(), nodes=lifetimes, now=now)
     unknowns = replace(asked.unknowns, up_from_s=up_from)
-    return replace(asked, unknowns=unknowns, left_out=len(every) - len(front))
+    able = startable([*every, *also], needs, now)
+    return replace(asked, unknowns=unknowns, left_out=len(every) - len(front), startable=able)
 
 
 def read_history(now: datetime, nodes: Sequence[NodeRow], *, without: Collection[UUID]) -> History:

@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from jobs_app.code.inspection import LARGEST_BYTES, Content, inspect
 from jobs_app.errors import InvalidSpec
-from jobs_app.models import CodeArchive, Job, RecurringJob, Team
+from jobs_app.models import CodeArchive, Job, RecipeVersion, RecurringJob, Sweep, Team
 
 CHUNK_BYTES = 1024 * 1024
 ABANDONED_AFTER_S = 24 * 3600.0
@@ -116,10 +116,14 @@ def _delete_abandoned(incoming: Path) -> None:
 
 
 def unused_archives(before: datetime) -> QuerySet[CodeArchive]:
-    """Stored archives that no unfinished and no recurring job has, and that no job has used since."""
+    """Stored archives that no unfinished or recurring job, sweep or recipe has, and that no job has used since."""
     jobs = Job.objects.filter(code=OuterRef("pk")).filter(Q(finished_at=None) | Q(finished_at__gte=before))
-    recurring = RecurringJob.objects.filter(code=OuterRef("pk"))
-    return CodeArchive.objects.stored().filter(~Exists(jobs), ~Exists(recurring), used_at__lt=before)
+    kept = (
+        RecurringJob.objects.filter(code=OuterRef("pk")),
+        Sweep.objects.unfinished().filter(code=OuterRef("pk")),
+        RecipeVersion.objects.latest_ones().filter(code=OuterRef("pk")),
+    )
+    return CodeArchive.objects.stored().filter(~Exists(jobs), *(~Exists(rows) for rows in kept), used_at__lt=before)
 
 
 def delete_files(archives: QuerySet[CodeArchive]) -> None:

@@ -11,15 +11,22 @@ from database.bulk_update import rewrite
 from jobs_app.models import ProgressCurve
 
 MOST_POINTS = 500
+LAST = "last"
+"""Beside the steps of milestones: the last value of their metric."""
 FIRST_SPACING_S = 2.0
 
 
+MetricPoint = tuple[int, float]
+"""Step and value of a named metric."""
+
+
 class CurvePoint(NamedTuple):
-    """Progress that a job reported."""
+    """Progress that a job reported; `metrics`: the last value of each so far, of a stored point those that are new."""
 
     at: datetime
     step: int
     loss: float | None
+    metrics: Mapping[str, MetricPoint] = {}
 
 
 class PointOfTime(NamedTuple):
@@ -28,6 +35,7 @@ class PointOfTime(NamedTuple):
     at: datetime
     step: int
     loss: float | None
+    metrics: Mapping[str, MetricPoint]
     rate: float | None
 
 
@@ -47,24 +55,53 @@ def note_points(points: Mapping[UUID, CurvePoint]) -> None:
     )
 
 
+def note_milestones(values: Mapping[UUID, Mapping[str, float]]) -> None:
+    """Store the values at milestones, of which the first attempt's count, and the last one. After `note_points`."""
+    stored = ProgressCurve.objects.filter(job__in=values).values_list("job", "milestones") if values else ()
+    rows = {job: ({**values[job], **before, LAST: values[job][LAST]},) for job, before in stored}
+    rewrite(ProgressCurve, ("milestones",), rows)
+
+
 def _first_row(job: UUID, point: CurvePoint) -> dict[str, Any]:
     return {"job_id": job, "spacing_s": FIRST_SPACING_S, "last_at": point.at, "points": [_as_json(point)]}
 
 
 def _with_point(spacing_s: float, before: Sequence[Any], point: CurvePoint) -> tuple[float, datetime, list[Any]]:
-    thinned, spacing_s = thin([*before, _as_json(point)], spacing_s)
+    known = {name: tuple(metric) for one in before for name, metric in _metrics_in(one).items()}
+    news = {name: metric for name, metric in point.metrics.items() if known.get(name) != metric}
+    thinned, spacing_s = thin([*before, _as_json(point._replace(metrics=news))], spacing_s)
     return spacing_s, point.at, thinned
 
 
 def thin(points: list[Any], spacing_s: float) -> tuple[list[Any], float]:
-    """Every second point and the last, at twice the spacing, if there are too many."""
+    """Every second point and the last, at twice the spacing, if there are too many.
+
+    The next point takes over metrics of one that is dropped: an evaluation after each epoch has few points.
+    """
     if len(points) <= MOST_POINTS:
         return points, spacing_s
-    return [*points[:-1:2], points[-1]], 2 * spacing_s
+    places = [*range(0, len(points) - 1, 2), len(points) - 1]
+    dropped = ([], *(points[start + 1 : end] for start, end in pairwise(places)))
+    return [_taken_over(some, points[n]) for some, n in zip(dropped, places, strict=True)], 2 * spacing_s
+
+
+def _taken_over(dropped: Sequence[list[Any]], kept: list[Any]) -> list[Any]:
+    metrics = {name: metric for point in (*dropped, kept) for name, metric in _metrics_in(point).items()}
+    return [*kept[:3], metrics] if metrics else kept
+
+
+def _metrics_in(point: Sequence[Any]) -> dict[str, Any]:
+    return dict(point[3]) if len(point) > 3 else {}
 
 
 def _as_json(point: CurvePoint) -> list[Any]:
-    return [int(1000 * point.at.timestamp()), point.step, point.loss]
+    metrics = {name: list(metric) for name, metric in point.metrics.items()}
+    return [int(1000 * point.at.timestamp()), point.step, point.loss, *([metrics] if metrics else [])]
+
+
+def _of_json(point: Sequence[Any]) -> CurvePoint:
+    metrics = {name: (step, value) for name, (step, value) in _metrics_in(point).items()}
+    return CurvePoint(datetime.fromtimestamp(point[0] / 1000, UTC), point[1], point[2], metrics)
 
 
 def read_curve(job: UUID) -> list[PointOfTime]:
@@ -75,10 +112,7 @@ def read_curve(job: UUID) -> list[PointOfTime]:
 def read_curves(jobs: Iterable[UUID]) -> dict[UUID, list[PointOfTime]]:
     """The points of each job that has some, with the rate between each two; one query."""
     stored = ProgressCurve.objects.filter(job__in=list(jobs)).values_list("job", "points")
-    return {
-        job: list(with_rates([CurvePoint(datetime.fromtimestamp(ms / 1000, UTC), *rest) for ms, *rest in points]))
-        for job, points in stored
-    }
+    return {job: list(with_rates([_of_json(point) for point in points])) for job, points in stored}
 
 
 def with_rates(points: Sequence[CurvePoint]) -> Iterable[PointOfTime]:
@@ -88,3 +122,9 @@ def with_rates(points: Sequence[CurvePoint]) -> Iterable[PointOfTime]:
     for before, point in pairwise(points):
         seconds, steps = (point.at - before.at).total_seconds(), point.step - before.step
         yield PointOfTime(*point, rate=steps / seconds if seconds > 0 and steps >= 0 else None)
+
+
+def last_metrics(points: Iterable[PointOfTime]) -> dict[str, MetricPoint]:
+    """Step and value of each named metric as it was reported last, by name."""
+    last = {name: metric for point in points for name, metric in point.metrics.items()}
+    return dict(sorted(last.items()))

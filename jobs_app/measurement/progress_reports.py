@@ -1,7 +1,7 @@
 """Progress reports of attempts: they update attempts, jobs, and the measured rates and noise of workloads."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
@@ -11,7 +11,7 @@ from django.db import transaction
 from database.bulk_update import rewrite
 from jobs_app.measurement.fading_means import RateKey, RateNews, learn_cpu_rates, learn_rates
 from jobs_app.measurement.gradient_noise import Gradients, learn_noise
-from jobs_app.measurement.progress_curves import CurvePoint, note_points
+from jobs_app.measurement.progress_curves import CurvePoint, MetricPoint, note_milestones, note_points
 from jobs_app.models import Attempt, Job, JobEvent
 from jobs_app.submission.fields import LARGEST_BATCH, LARGEST_RATE
 
@@ -33,6 +33,9 @@ class ProgressDelta:
     grad_var: float | None = None
     checkpoint_s: float | None = None
     checkpoint_at: datetime | None = None
+    metrics: Mapping[str, MetricPoint] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
+    milestones: Mapping[str, float] = field(default_factory=dict)
 
 
 @transaction.atomic
@@ -46,7 +49,10 @@ def note_progress(advances: Iterable[ProgressDelta]) -> None:
     learn_cpu_rates(news)
     learn_noise(_gradients(fresh))
     _write_jobs((attempt, advance) for attempt, advance in fresh if attempt.state != Attempt.State.ENDED)
-    note_points({before.job: CurvePoint(advance.at, advance.step, advance.loss) for before, advance in fresh})
+    note_points(
+        {before.job: CurvePoint(advance.at, advance.step, advance.loss, advance.metrics) for before, advance in fresh}
+    )
+    note_milestones({before.job: advance.milestones for before, advance in fresh if advance.milestones})
     _write_attempts(fresh)  # after the jobs, as everywhere: another lock order could deadlock
 
 
@@ -70,6 +76,8 @@ class StoredProgress(NamedTuple):
     step_at: datetime | None
     batch_size: int
     """As Motley set it; 0: it did not."""
+    links: dict[str, str]
+    """Of its job."""
 
 
 Fresh = Iterable[tuple[StoredProgress, ProgressDelta]]
@@ -77,7 +85,10 @@ Fresh = Iterable[tuple[StoredProgress, ProgressDelta]]
 
 def _stored_progress(pks: Iterable[int]) -> Iterator[StoredProgress]:
     """Read columns instead of model instances: thousands of jobs report at once."""
-    fields = [{"team": "job__team", "workload": "job__workload"}.get(name, name) for name in StoredProgress._fields]
+    fields = [
+        {"team": "job__team", "workload": "job__workload", "links": "job__links"}.get(name, name)
+        for name in StoredProgress._fields
+    ]
     rows = Attempt.objects.filter(pk__in=list(pks)).order_by("pk").values_list(*fields)
     return (StoredProgress(*row) for row in rows)
 
@@ -97,6 +108,8 @@ def _write_attempts(fresh: Fresh) -> None:
 def _write_jobs(fresh: Fresh) -> None:
     listed = list(fresh)
     rewrite(Job, ("step", "step_at"), {old.job: (now.step, now.at) for old, now in listed})
+    links = {old.job: old.links | now.links for old, now in listed if now.links.items() - old.links.items()}
+    rewrite(Job, ("links",), {job: (told,) for job, told in links.items()})
     rewrite(Job, ("reported_total_steps",), {old.job: (now.total_steps,) for old, now in listed if now.total_steps})
 
 

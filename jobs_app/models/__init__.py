@@ -1,4 +1,4 @@
-"""Models: teams, people, quotas, tokens, secrets, notifications, code, jobs, attempts, claims, rates, counters."""
+"""Models: teams, people, tokens, secrets, notifications, code, jobs, sweeps, attempts, claims, rates, counters."""
 
 from jobs_app.models.attempt import Attempt
 from jobs_app.models.budget import Budget
@@ -12,9 +12,11 @@ from jobs_app.models.job_event import JobEvent
 from jobs_app.models.notification import Notification, NotificationTarget
 from jobs_app.models.personal_settings import PersonalSettings
 from jobs_app.models.progress_curve import ProgressCurve
+from jobs_app.models.recipe import Recipe, RecipeVersion
 from jobs_app.models.recurring_job import RecurringJob, RecurringRun
 from jobs_app.models.secret import Secret
 from jobs_app.models.site_announcement import SiteAnnouncement
+from jobs_app.models.sweep import Sweep, SweepTrial
 from jobs_app.models.tally import Metric, Tally, Total
 from jobs_app.models.team import ApiToken, Team
 from jobs_app.models.team_quota import TeamQuota
@@ -43,10 +45,14 @@ __all__ = [
     "PersonalSettings",
     "ProgressCurve",
     "Reason",
+    "Recipe",
+    "RecipeVersion",
     "RecurringJob",
     "RecurringRun",
     "Secret",
     "SiteAnnouncement",
+    "Sweep",
+    "SweepTrial",
     "Tally",
     "Team",
     "TeamQuota",

@@ -16,6 +16,7 @@ from uuid_utils.compat import uuid7
 from cluster_app.replica_size import GpusPerReplica
 from cluster_app.storage import Volunteers
 from jobs_app.models.code_archive import CodeArchive
+from jobs_app.models.recipe import Recipe
 from jobs_app.models.recurring_job import RecurringJob
 from jobs_app.models.team import Team
 
@@ -202,6 +203,16 @@ class Job(models.Model):
         db_index=False,
         help_text="The recurring job of which it is a run.",
     )
+    recipe = models.ForeignKey(
+        Recipe,
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="jobs",
+        db_index=False,
+        help_text="The recipe by which it was submitted.",
+    )
+    recipe_version = models.PositiveIntegerField(null=True, blank=True)
 
     command = models.JSONField(help_text="A string for the shell, or a list that is executed as it is.")
     workdir = models.CharField(max_length=500, blank=True)
@@ -258,6 +269,8 @@ class Job(models.Model):
     )
     retries = models.PositiveIntegerField(default=0)
     tags = models.JSONField(default=dict, blank=True)
+
+    links = models.JSONField(default=dict, blank=True, help_text="Pages elsewhere that show it, as it said itself.")
 
     state = models.CharField(max_length=20, choices=State.choices, default=State.QUEUED)
     held = models.BooleanField(default=False)
@@ -328,6 +341,7 @@ class Job(models.Model):
                 condition=Q(recurring__isnull=False, finished_at__isnull=True),
                 name="job_of_recurring_unfinished",
             ),
+            models.Index(fields=("recipe", "-id"), condition=Q(recipe__isnull=False), name="job_of_recipe"),
             models.Index(fields=("eligible_at",), condition=Q(eligible_at__isnull=False), name="job_by_pause"),
             models.Index(fields=("begin_time",), condition=Q(begin_time__isnull=False), name="job_by_begin_time"),
             models.Index(

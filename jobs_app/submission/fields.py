@@ -37,11 +37,13 @@ RESERVED_VARIABLES = {
     "its place in Slurm": ("SLURM_JOB_ID", "SLURM_JOBID", "SLURMD_NODENAME", "SLURM_STEP_GPUS"),
 }
 """Environment variables that the service sets, by what they say: those of a job would be lost."""
+OF_SWEEPS = ("MOTLEY_PARAMS", "MOTLEY_MILESTONES")
+"""Those of a trial, which a copy of it keeps."""
 
 
 def reserved_fault(name: str) -> str | None:
     """Why a job may not set this environment variable, by `env` or as the name of a secret; None: it may."""
-    if name.startswith("MOTLEY_"):
+    if name.startswith("MOTLEY_") and name not in OF_SWEEPS:
         return "Names that begin with MOTLEY_ are reserved for Motley."
     said = next((what for what, names in RESERVED_VARIABLES.items() if name in names), None)
     return f"{name} is reserved: it says {said}, which Motley chooses. Leave it out." if said else None

@@ -174,6 +174,9 @@ def _advance(report: AttemptReport, progress: Progress) -> ProgressDelta:
         grad_var=progress.grad_var,
         checkpoint_s=progress.checkpoint_s,
         checkpoint_at=progress.checkpoint_at,
+        metrics={name: (one.step, one.value) for name, one in progress.metrics.items()},
+        links=dict(progress.links),
+        milestones=progress.milestones,
     )
 
 

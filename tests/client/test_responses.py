@@ -33,7 +33,9 @@ OTHER_NAMES = {
     "PolicyGuard": "GuardAnswer",
     "PolicyPreview": "PreviewAnswer",
     "QueueOutlook": "OutlookAnswer",
+    "RecipeDetail": "RecipeInFull",
     "RoundDetail": "RoundInFull",
+    "TeamStarts": "StartsAnswer",
     "Usage": "UsageRow",
     "UsageReport": "UsageAnswer",
 }

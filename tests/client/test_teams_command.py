@@ -32,6 +32,11 @@ def test_a_lead_adds_names_and_removes_members(team: Team, motley: Motley) -> No
     assert json.loads(motley("team", "members", team.name, "-o", "json").stdout)[0]["username"] == "ada"
 
 
+def test_a_team_without_starts_says_so(team: Team, motley: Motley) -> None:
+    assert motley("team", "starts", team.name).stdout == "No start has ended in seven days.\n"
+    assert json.loads(motley("team", "starts", team.name, "-o", "json").stdout)["stages"] == []
+
+
 def test_a_misspelt_name_becomes_no_lead_and_no_member(team: Team, motley: Motley) -> None:
     refused = motley("team", "make-lead", team.name, "ben")
     assert (refused.exit_code, "ben is not a member of vision" in refused.stderr) == (2, True)

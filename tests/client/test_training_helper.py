@@ -93,6 +93,26 @@ def test_a_diverged_loss_leaves_the_line_readable(tmp_path: Path) -> None:
     assert report.keys() == {"step", "at"}
 
 
+def test_metrics_and_links_go_with_the_report(tmp_path: Path) -> None:
+    body = """
+link("wandb", "https://wandb.ai/a/b")
+progress(1, metrics={"val/acc": 0.5, "nan": float("nan")})
+"""
+    output(body, tmp_path, MOTLEY_PROGRESS="p.jsonl")
+    report = json.loads((tmp_path / "p.jsonl").read_text())
+    assert (report["metrics"], report["links"]) == ({"val/acc": 0.5}, {"wandb": "https://wandb.ai/a/b"})
+
+
+def test_a_link_that_is_none_is_refused_with_the_form(tmp_path: Path) -> None:
+    process = script('link("wandb", "javascript:alert(1)")', tmp_path)
+    assert "begins with http:// or https://" in process.communicate(timeout=TIMEOUT_S)[1]
+
+
+def test_a_metric_without_a_proper_name_is_warned_of(tmp_path: Path) -> None:
+    process = script("progress(1, metrics={'val acc': 1})", tmp_path, MOTLEY_PROGRESS="p.jsonl")
+    assert "The metric 'val acc' is not reported" in process.communicate(timeout=TIMEOUT_S)[1]
+
+
 def test_lines_of_processes_that_report_at_once_never_mix(tmp_path: Path) -> None:
     body = "for step in range(500): progress(step, loss=1 / 3)"
     processes = [script(body, tmp_path, MOTLEY_PROGRESS="p.jsonl") for _ in range(3)]

@@ -10,7 +10,7 @@ ROOT = Path(settings.BASE_DIR)
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "client" / "README.md"])
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
 MODULE = re.compile(
-    r"`((?:[a-z]+_app|allocation|config|engines|estimation|forecast|operations|simulation|tests|web)/[\w/]+\.py)`"
+    r"`((?:[a-z]+_app|allocation|config|engines|estimation|forecast|operations|simulation|sweeps|tests|web)/[\w/]+\.py)`"
 )
 
 

@@ -29,10 +29,12 @@ from connections_app.agents.uploads import (
 from connections_app.models import Agent, AgentAttempt
 from engines.agent.codec import encode
 from engines.agent.messages import VERSION, AttemptNews, Orders, Sync
+from engines.progress import MOST_METRICS
 from engines.protocol import (
     AttemptReport,
     GpuReading,
     Launch,
+    MetricReport,
     NodeFault,
     NodeLaunch,
     NodeReport,
@@ -255,3 +257,23 @@ def test_progress_and_exit_codes_that_no_column_takes_are_left_out() -> None:
     assert (held.exit_code, held.progress, held.invalid_lines) == (255, said, 2**31 - 1)
     for wrong in (replace(said, step=-1), replace(said, reports=2**40), replace(said, batch_size=-8)):
         assert within(replace(report, progress=wrong), OWN, DELIVERED, NOW).progress is None
+
+
+def test_metrics_and_links_of_an_agent_are_those_that_a_file_of_a_job_can_give() -> None:
+    """People click on links, so a machine of a volunteer must not put a script there."""
+    one = MetricReport(1, 0.5)
+    progress = Progress(
+        *(1, 0, NOW, 1, NOW),
+        metrics={"acc": one, "<b>": one} | {f"m{n}": one for n in range(99)},
+        links={"js": "javascript:alert(1)", "wandb": "https://wandb.ai/a"},
+        milestones={f"{n}": 0.0 for n in range(10_000)},
+    )
+    held = within(AttemptReport(7, Phase.RUNNING, progress=progress), OWN, DELIVERED, NOW).progress
+    assert held is not None
+    assert ("acc" in held.metrics, "<b>" in held.metrics, len(held.metrics)) == (True, False, MOST_METRICS)
+    assert held.links == {"wandb": "https://wandb.ai/a"}
+    assert held.milestones == {}
+    fine = replace(progress, milestones={"500": 0.3, "last": 0.2})
+    kept = within(AttemptReport(7, Phase.RUNNING, progress=fine), OWN, DELIVERED, NOW).progress
+    assert kept is not None
+    assert kept.milestones == {"500": 0.3, "last": 0.2}

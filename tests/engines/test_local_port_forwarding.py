@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from typing import Any, cast
 
 import pytest
+from websockets.exceptions import ConnectionClosedError
 
 from engines.sessions.frames import Kind
-from engines.sessions.session import LEADS_BACK
+from engines.sessions.session import LEADS_BACK, MOST_CONNECTIONS
 from motley_client import sessions as client
 from motley_client.errors import ServerError
 from tests.engines.engine_lab import GIVE_UP_AFTER_S, Lab
@@ -25,7 +26,10 @@ class Piped:
 
     def send(self, kind: Kind, data: bytes = b"", connection: int = 0) -> None:
         self.opened += kind == Kind.OPEN
-        self._one.frames.send(Kind(kind), data, connection)
+        try:
+            self._one.frames.send(Kind(kind), data, connection)
+        except (OSError, ValueError) as error:  # its process has ended, as a WebSocket says in words of its own
+            raise ConnectionClosedError(None, None) from error
 
     def receive(self) -> client.Frame | None:
         frame = self._one.frames.receive()
@@ -61,4 +65,22 @@ def test_a_port_that_is_the_clients_own_is_refused_and_not_connected_to_itself(l
                     assert caller.recv(100) == b""
             assert piped.opened == 2
     assert said == 2 * [LEADS_BACK.format(theirs)]
+    end(lab, attempt)
+
+
+@pytest.mark.local_only
+def test_two_that_lead_to_each_other_end(lab: Lab) -> None:
+    """Each connection of one is the next of the other, until a session has as many as it may."""
+    attempt = running(lab)
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        ports = [server.getsockname()[1] for server in (one, other)]
+        with (
+            forwarded(lab, attempt, ports[1], one) as (first, said),
+            forwarded(lab, attempt, ports[0], other) as (second, also_said),
+        ):
+            with socket.create_connection(one.getsockname(), GIVE_UP_AFTER_S) as caller:
+                assert caller.recv(100) == b""
+            opened = [piped.opened for piped in (first, second)]
+            assert max(opened) <= MOST_CONNECTIONS + 1
+    assert any("leads back to this one" in text for text in said + also_said)
     end(lab, attempt)

@@ -1,5 +1,6 @@
 """Whether jobs meet their deadlines: told from futures, kept, completed by what came, and judged."""
 
+import io
 import re
 from datetime import timedelta
 from typing import Any
@@ -11,6 +12,7 @@ from django.db import IntegrityError, connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from rich.console import Console
 
 from estimation.accuracy import FEWEST
 from insight_app.explain import plan_forecast
@@ -22,6 +24,7 @@ from insight_app.start_forecasts.forecast_store import Ending
 from insight_app.start_forecasts.showing import read_forecast
 from jobs_app.models import Job
 from jobs_app.submission.submit import admitted
+from motley_client.tables.jobs import explanation
 from operations.retention import delete_expired
 from tests.insight.forecast_cluster import RATE, forecast_now, running, submitted
 from tests.service_lab import Lab
@@ -121,6 +124,21 @@ def test_page_rest_and_explanation_say_the_same(cluster: Lab, client: Client) ->
 
 
 # -- completed -----------------------------------------------------------------------------------------------------
+
+
+def test_a_deadline_that_has_passed_is_said_to_have_passed(cluster: Lab, client: Client) -> None:
+    job = submitted(cluster, minutes=10)
+    passed = timezone.now() - timedelta(hours=2)
+    Job.objects.filter(pk=job.pk).update(deadline=passed)
+    client.force_login(cluster.user())
+    told = client.get(f"/api/v1/jobs/{job.pk}/explain").json()
+    assert (told["deadline"]["passed"], told["deadline"]["in_time"]) == (True, 0.0)
+    words = io.StringIO()
+    shown = client.get(f"/api/v1/jobs/{job.pk}").json()
+    Console(file=words, width=200).print(explanation(shown, told, now=timezone.now()))
+    assert "has passed 2h ago: the job is late" in words.getvalue()
+    Job.objects.filter(pk=job.pk).update(state="succeeded", finished_at=timezone.now())
+    assert client.get(f"/api/v1/jobs/{job.pk}/explain").json()["deadline"] is None
 
 
 def test_an_outcome_is_known_once_the_job_is_done_or_its_deadline_has_passed() -> None:

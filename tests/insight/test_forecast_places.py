@@ -142,6 +142,22 @@ def test_gpus_of_types_that_a_job_does_not_allow_are_not_counted(cluster: Lab) -
     )
 
 
+def test_only_jobs_that_would_start_on_free_gpus_have_a_place_before_others(cluster: Lab) -> None:
+    """Tasks beyond their array's limit, and jobs that wait for others or for their begin time, are no queue."""
+    first = submitted(cluster, minutes=10)
+    running(cluster, first)
+    tasks = submitted(cluster, minutes=1, array={"start": 0, "end": 9, "at_a_time": 1}).array.jobs.order_by(
+        "array_index"
+    )
+    submitted(cluster, minutes=1, after=[{"job": str(first.pk), "on": "success"}])
+    submitted(cluster, minutes=1, begin_time=(cluster.now + 600 * MINUTE).isoformat())
+    last = submitted(cluster, minutes=20)
+    forecast_now(cluster)
+    found = [queue_outlook(job) for job in (tasks[0], tasks[9], last)]
+    assert [one and one.queue for one in found] == [2, 3, 2]
+    assert [one and one.place for one in found] == [1, 2, 2]
+
+
 # -- nodes that are emptied ----------------------------------------------------------------------------------------
 
 

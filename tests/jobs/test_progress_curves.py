@@ -8,7 +8,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from jobs_app.measurement import progress_curves
-from jobs_app.measurement.progress_curves import CurvePoint, note_points, read_curve
+from jobs_app.measurement.progress_curves import CurvePoint, last_metrics, note_points, read_curve
 from jobs_app.models import Job, ProgressCurve
 from tests.service_lab import Lab
 
@@ -54,3 +54,31 @@ def test_more_jobs_take_no_more_queries(job: Job, lab: Lab) -> None:
     several = [job, *(lab.submit() for _ in range(3))]
     note_points({one.pk: point(0, 0) for one in several})
     assert queries([job], 10) == queries(several, 20)
+
+
+def test_a_named_metric_has_a_value_each_time_that_it_is_new(job: Job) -> None:
+    def report(seconds: float, step: int, **metrics: tuple[int, float]) -> None:
+        note_points({job.pk: point(seconds, step)._replace(metrics=metrics)})
+
+    report(0, 10)
+    report(1, 10, val=(10, 0.5))  # too soon for a point of its own
+    report(10, 20, val=(10, 0.5), lr=(20, 0.1))
+    report(20, 30, val=(10, 0.5), lr=(20, 0.1))
+    report(30, 40, val=(40, 0.7), lr=(40, 0.1))
+    found = [(one.step, dict(one.metrics)) for one in read_curve(job.pk)]
+    assert found == [
+        (10, {}),
+        (20, {"val": (10, 0.5), "lr": (20, 0.1)}),
+        (30, {}),
+        (40, {"val": (40, 0.7), "lr": (40, 0.1)}),
+    ]
+    assert last_metrics(read_curve(job.pk)) == {"lr": (40, 0.1), "val": (40, 0.7)}
+
+
+@pytest.mark.parametrize("count", [3, 4, 5, 6])
+def test_a_thinned_curve_loses_no_last_value(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress_curves, "MOST_POINTS", 2)
+    points = [[n, n, None, {f"m{n}": [n, 0.5]}] for n in range(count)]
+    thinned, _ = progress_curves.thin(points, 2.0)
+    assert {name for one in thinned for name in one[3]} == {f"m{n}" for n in range(count)}
+    assert [one[1] for one in thinned] == [*range(0, count - 1, 2), count - 1]

@@ -18,7 +18,7 @@ from operations.client_wheel import wheel_name
 from scheduler_app.models import PolicySetting
 from tests.notification_server import webhook_of
 from tests.pages.conftest import decide
-from tests.rest.world import added_recurring_job
+from tests.rest.world import added_recipe, added_recurring_job, started_sweep
 from tests.screenshots import ADMINISTRATOR as OF_ADMINISTRATORS
 from tests.screenshots import PAGES as SCREENSHOTS
 from tests.shared_rows import shared_rows
@@ -69,11 +69,20 @@ PAGES: dict[str, Row] = {
     "edit-job": Row(of="job", stranger=404),
     "comment": Row(of="job", stranger=404, **DEED, post={"text": "loss is NaN"}),
     "delete-comment": Row(404, 404, 404, of="job", post={}, also=(1,)),
+    "recipes": LIST,
+    "new-recipe": LIST,
+    "recipe": Row(of="recipe", stranger=404),
+    "change-recipe": Row(of="recipe", stranger=404),
+    "delete-recipe": Row(of="recipe", stranger=404, **DEED, post={}),
     "recurring-jobs": LIST,
     "new-recurring-job": LIST,
     "recurring-job": Row(of="recurring", stranger=404),
     "change-recurring-job": Row(of="recurring", stranger=404),
     "act-on-recurring-job": Row(of="recurring", stranger=404, **DEED, post={}, also=("pause",)),
+    "sweeps": LIST,
+    "new-sweep": LIST,
+    "sweep": Row(of="sweep", stranger=404),
+    "act-on-sweep": Row(of="sweep", stranger=404, **DEED, post={}, also=("stop",)),
     "cluster": LIST,
     "cluster-then": LIST,
     "add-server": Row(member=403, stranger=403),
@@ -164,7 +173,9 @@ def places(decided, member) -> dict[str, Any]:
         "lab": LabRun.objects.create(owner=member, days=7, policies=["fifo"]).pk,
         "setting": PolicySetting.objects.create().pk,
         "secret": set_secret("KEY", "long enough", team=job.team, actor=member).pk,
+        "recipe": added_recipe(member).pk,
         "recurring": added_recurring_job(member).pk,
+        "sweep": started_sweep(member).pk,
         "target": target.pk,
         "notification": Notification.objects.create(target=target, event="test", key="1", facts={"by": "mia"}).pk,
         "run": LabRun.objects.create(owner=member, days=7, policies=["fifo"]).pk,

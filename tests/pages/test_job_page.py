@@ -171,3 +171,10 @@ def test_a_job_without_steps_is_told_no_fastest_type(submit: Callable[..., Job],
     shown = read(job, "why")
     assert "its throughput is not known" in shown
     assert "fastest" not in shown
+
+
+def test_the_attempts_say_where_their_start_went(attempt: Attempt, read: Read) -> None:
+    claimed = attempt.claimed_at
+    moments = {"launched_at": claimed + timedelta(seconds=2), "started_at": claimed + timedelta(seconds=5)}
+    shown = read(end(attempt, **moments, first_step_at=claimed + timedelta(seconds=65)), "attempts")
+    assert "claim 2 s, launch 3 s, first step 60 s" in shown or "claim 2 s, launch 3 s, first step 1 min" in shown

@@ -47,6 +47,8 @@ def by_a_lead(*, done: int, body: Any = None) -> Row:
 
 
 TARGET = {"kind": "webhook", "address": "https://example.org/hook", "events": ["job_ended"]}
+SWEEP = {"name": "lr", "metric": {"name": "loss"}, "parameters": {"lr": {"min": 0, "max": 1}}, "spec": SPEC}
+RECIPE = {"parameters": {"lr": 0.1}, "spec": SPEC | {"command": "train --lr ${{ lr }}"}}
 RECURRING = {"schedule": "0 3 * * *", "spec": SPEC}
 TOMORROW = datetime.now(UTC) + timedelta(days=1)
 HOUR = {"begins_at": TOMORROW.isoformat(), "ends_at": (TOMORROW + timedelta(hours=1)).isoformat()}
@@ -71,6 +73,7 @@ ROUTES: dict[str, Row] = {
     "DELETE /api/v1/jobs/{id}/comments/{event}": Row(
         job=403, stranger=404, reader=403, member=204, clerk=403, staff=204
     ),
+    "GET /api/v1/jobs/{id}/curve": OWN_JOB,
     "GET /api/v1/jobs/{id}/explain": OWN_JOB,
     "GET /api/v1/jobs/{id}/events": OWN_JOB,
     "GET /api/v1/jobs/{id}/attempts": OWN_JOB,
@@ -82,6 +85,13 @@ ROUTES: dict[str, Row] = {
     "GET /api/v1/jobs/{id}/merged-log": OWN_JOB,
     "GET /api/v1/jobs/{id}/session": Row(job=403, stranger=404, reader=403, member=426, clerk=426, staff=426),
     "GET /api/v1/arrays/{id}": Row(job=403, stranger=404, reader=200, member=200, clerk=200, staff=200),
+    "GET /api/v1/recipes": for_all(),
+    "POST /api/v1/recipes": Row(403, 201, 403, 201, 201, 201, body=RECIPE),
+    "GET /api/v1/recipes/{id}": OWN_TEAM,
+    "PATCH /api/v1/recipes/{id}": of_the_team(body={"name": "renamed"}, done=200),
+    "DELETE /api/v1/recipes/{id}": of_the_team(done=204),
+    "POST /api/v1/recipes/{id}/submit": of_the_team(done=201, body={"parameters": {"lr": 0.2}}),
+    "GET /api/v1/recipes/{id}/versions": OWN_TEAM,
     "GET /api/v1/recurring-jobs": for_all(),
     "POST /api/v1/recurring-jobs": Row(403, 201, 403, 201, 201, 201, body=RECURRING),
     "GET /api/v1/recurring-jobs/{id}": OWN_TEAM,
@@ -91,6 +101,12 @@ ROUTES: dict[str, Row] = {
     "POST /api/v1/recurring-jobs/{id}/resume": of_the_team(done=200),
     "POST /api/v1/recurring-jobs/{id}/run": of_the_team(done=201),
     "GET /api/v1/recurring-jobs/{id}/runs": OWN_TEAM,
+    "GET /api/v1/sweeps": for_all(),
+    "POST /api/v1/sweeps": Row(403, 201, 403, 201, 201, 201, body=SWEEP),
+    "GET /api/v1/sweeps/{id}": OWN_TEAM,
+    "POST /api/v1/sweeps/{id}/stop": of_the_team(done=200),
+    "DELETE /api/v1/sweeps/{id}": of_the_team(done=409),
+    "GET /api/v1/sweeps/{id}/trials": OWN_TEAM,
     "GET /api/v1/agents": for_all(),
     "POST /api/v1/agents": for_staff(body={"name": "desk"}, done=201),
     "DELETE /api/v1/agents/{name}": for_staff(done=204),
@@ -116,6 +132,7 @@ ROUTES: dict[str, Row] = {
     "POST /api/v1/gpu-types/{name}/restore": for_staff(done=202),
     "GET /api/v1/teams": for_all(),
     "GET /api/v1/teams/{name}": OWN_TEAM,
+    "GET /api/v1/teams/{name}/starts": OWN_TEAM,
     "POST /api/v1/teams/{name}/retire": for_staff(done=409),
     "POST /api/v1/teams/{name}/restore": for_staff(done=202),
     "GET /api/v1/teams/{name}/members": OWN_TEAM,

@@ -16,11 +16,16 @@ from connections_app.agents.join_agent import issue_join_token
 from insight_app.models import LabRun
 from jobs_app.code.storage import store
 from jobs_app.lifecycle.comments import comment_on_job
-from jobs_app.models import ApiToken, Attempt, Budget, Job, Notification, RecurringJob, TeamQuota
+from jobs_app.models import ApiToken, Attempt, Budget, Job, Notification, Recipe, RecurringJob, Sweep, TeamQuota
+from jobs_app.recipes.editing import add_recipe, admitted_recipe
+from jobs_app.recipes.parameters import Parameter
 from jobs_app.secrets import set_secret
 from jobs_app.tokens import JobToken, issue_token
 from scheduler_app.models import PolicySetting, TimeWindow
 from scheduler_app.recurring_jobs.editing import add_recurring_job, admitted_recurring_job
+from scheduler_app.sweeps.admission import admitted_sweep
+from scheduler_app.sweeps.advance import advance_sweeps
+from scheduler_app.sweeps.editing import start_sweep
 from scheduler_app.windows.editing import add_window
 from tests.notification_server import webhook_of
 from tests.rest_callers import SPEC, Scope, with_token
@@ -94,7 +99,9 @@ def _places(lab: Lab, ada: User, root: User, job: Job) -> dict[str, str]:
         "engines": "local",
         "agents": issue_join_token("attic", trusted=False, actor=root, now=lab.now)[0].name,
         "gpu-types": "a100",
+        "recipes": str(added_recipe(ada).pk),
         "recurring-jobs": str(added_recurring_job(ada).pk),
+        "sweeps": str(started_sweep(ada).pk),
         "windows": str(added_window(root).pk),
         "teams": "vision",
         "members": lab.user("ben").username,
@@ -123,11 +130,28 @@ def added_window(user: User) -> TimeWindow:
     return add_window({"reason": "fan", "nodes": [Node.objects.get(name="n1")], **times}, actor=user)
 
 
+def started_sweep(owner: User) -> Sweep:
+    """With one trial."""
+    asked = {"name": "search", "metric": {"name": "loss"}, "parameters": {"lr": {"value": 1}}, "spec": SPEC}
+    sweep = admitted_sweep(asked | {"run_cap": 1}, owner=owner, now=timezone.now() - timedelta(minutes=1))
+    start_sweep(sweep)
+    advance_sweeps(timezone.now())
+    return sweep
+
+
 def added_recurring_job(owner: User) -> RecurringJob:
     asked = {"schedule": "0 3 * * *", "spec": SPEC | {"name": "nightly"}}
     recurring = admitted_recurring_job(asked, owner=owner, now=timezone.now())
     add_recurring_job(recurring)
     return recurring
+
+
+def added_recipe(author: User) -> Recipe:
+    spec = SPEC | {"name": "train", "command": "train --lr ${{ lr }}"}
+    parameters = [Parameter("lr", "number", 0.1).as_row()]
+    recipe, version = admitted_recipe({"spec": spec, "parameters": parameters}, author=author, now=timezone.now())
+    add_recipe(recipe, version)
+    return recipe
 
 
 def stored_code(owner: User) -> str:

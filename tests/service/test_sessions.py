@@ -33,8 +33,8 @@ def client(service: Service) -> Iterator[Client]:
 
 
 @contextmanager
-def running(service: Service, client: Client, command: str = "echo up; sleep 3600") -> Iterator[str]:
-    job = submitted(service, "long", command)
+def running(service: Service, client: Client, command: str = "echo up; sleep 3600", *options: str) -> Iterator[str]:
+    job = submitted(service, "long", command, *options)
     wait_for("the job runs", lambda: client.job(job)["state"] == "running" and client.logs(job).data)
     yield job
     with suppress(Conflict):  # it may have ended

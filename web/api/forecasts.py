@@ -30,7 +30,7 @@ class QueueForecastAnswer(serializers.Serializer[Any]):
     gpu_type = serializers.CharField(help_text="On which it most likely runs; empty: it starts in no future.")
     type_part = serializers.FloatField(help_text="Part of the futures that start it there, 0 to 1.")
     place = serializers.IntegerField(help_text="Among the jobs that wait, by median start; 0: it holds GPUs.")
-    queue = serializers.IntegerField(help_text="Jobs that wait.")
+    queue = serializers.IntegerField(help_text="Jobs that would start on free GPUs, and this one.")
     in_time = serializers.FloatField(
         allow_null=True,
         help_text="Probability of being done by its deadline; null: it has none, or one that is new, has passed, or "

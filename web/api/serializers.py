@@ -281,7 +281,7 @@ class OutlookAnswer(serializers.Serializer[Any]):
     """Place of a waiting job in the queue, and when a start is expected."""
 
     place = serializers.IntegerField(help_text="Among the jobs that wait, by median start.")
-    queue = serializers.IntegerField(help_text="Jobs that wait.")
+    queue = serializers.IntegerField(help_text="Jobs that would start on free GPUs, and this one.")
     gpus = serializers.IntegerField(help_text="GPUs in service that the job may use.")
     held_gpus = serializers.IntegerField(help_text="Those of them that are not free.")
     start = IntervalAnswer()
@@ -295,6 +295,7 @@ class DeadlineAnswer(serializers.Serializer[Any]):
     deadline = serializers.DateTimeField()
     in_time = serializers.FloatField(help_text="Probability, 0 to 1.")
     made_at = serializers.DateTimeField(help_text="When the queue was read.")
+    passed = serializers.BooleanField(help_text="Whether it has passed, and the job is not done.")
 
 
 class PlacementAnswer(serializers.Serializer[Any]):

@@ -18,6 +18,8 @@ from accounting_app.fairness.quota_ledger import quota_reports
 from accounting_app.fairness.team_limits import delete_budget, delete_quota, set_budget, set_quota
 from accounting_app.fairness.usage_ledger import TeamShare, team_shares
 from cluster_app.models import GpuType
+from insight_app.explain.start_stages import WINDOW as OF_STARTS
+from insight_app.explain.start_stages import StageQuantiles, team_starts
 from jobs_app.models import Budget, GpuClaim, Team, TeamQuota
 from jobs_app.models.budget import LEAST_GPU_HOURS, MOST_GPU_HOURS
 from jobs_app.models.team_quota import LENDS_MORE
@@ -185,6 +187,23 @@ class TeamAnswer(serializers.ModelSerializer[Team]):
         return dict(BudgetAnswer(found).data) if found else None
 
 
+class StartStageAnswer(serializers.Serializer[StageQuantiles]):
+    """A stage of the team's starts: `claim` (GPUs are claimed), `launch` (processes start), `first step`."""
+
+    stage = serializers.CharField()
+    restart = serializers.BooleanField(help_text="Of attempts after a job's first.")
+    starts = serializers.IntegerField()
+    p50_seconds = serializers.FloatField(source="p50_s")
+    p90_seconds = serializers.FloatField(source="p90_s")
+
+
+class StartsAnswer(serializers.Serializer[Any]):
+    """Where the starts of a team's attempts went that ended in the window."""
+
+    window_seconds = serializers.IntegerField()
+    stages = StartStageAnswer(many=True)
+
+
 @extend_schema_view(list=extend_schema(summary="List teams"), retrieve=extend_schema(summary="Get a team"))
 class TeamViewSet(ShowMany[Team], ShowOne[Team], viewsets.GenericViewSet[Team]):
     """Teams of the caller; all teams for staff."""
@@ -212,6 +231,14 @@ class TeamViewSet(ShowMany[Team], ShowOne[Team], viewsets.GenericViewSet[Team]):
             "budgets": read_budgets(timezone.now()),
         }
         return {**context, "gpus_in_use": dict(held), "shares": shares, **read}
+
+    @extend_schema(responses=StartsAnswer, summary="Get where a team's starts went")
+    @action(detail=True, methods=["get"])
+    def starts(self, request: Request, name: str) -> Response:
+        """Median and 90 % quantile of the stages of the team's starts, of first ones and of restarts."""
+        found = team_starts(self.get_object(), timezone.now())
+        answer = {"window_seconds": int(OF_STARTS.total_seconds()), "stages": found}
+        return Response(StartsAnswer(answer).data)
 
     @extend_schema(request=QuotaSpec, responses=TeamAnswer, summary="Set a quota of a team")
     @action(detail=True, methods=["put"], url_path=QUOTA)

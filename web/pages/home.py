@@ -109,7 +109,7 @@ def _cards(rows: Sequence[JobRow]) -> list[RunningCard]:
     cards = []
     for row in rows:
         points = curves[row.job.pk].points if row.job.pk in curves else []
-        losses = [loss for _, _, loss in points if loss is not None]
+        losses = [loss for _, _, loss, *_ in points if loss is not None]
         cards.append(RunningCard(row, sparkline(losses), losses[-1] if losses else None))
     return cards
 

@@ -26,6 +26,8 @@ from insight_app.explain.outlooks import checkpoint_outlook, placement_odds
 from insight_app.explain.rate_comparison import compare_rates, explain_placement, has_no_steps
 from insight_app.explain.remaining_work import remaining_work
 from insight_app.explain.solve_slots import solve_slots
+from insight_app.explain.start_stages import CAUSES as START_CAUSES
+from insight_app.explain.start_stages import start_bars
 from insight_app.explain.timeline import (
     CAUSES,
     HOLDS,
@@ -45,7 +47,7 @@ from insight_app.start_forecasts.showing import ShownForecast, read_forecast, wh
 from jobs_app.job_archive import archived_job
 from jobs_app.lifecycle.comments import MOST_CHARACTERS, comments_on
 from jobs_app.measurement.energy import EnergySource, energy_of_ended
-from jobs_app.measurement.progress_curves import read_curve
+from jobs_app.measurement.progress_curves import last_metrics, read_curve
 from jobs_app.models import Attempt, Job, JobEvent
 from jobs_app.submission.conversion import spec_of, write_yaml
 from jobs_app.submission.larger_requests import LargerRequest, requests_against
@@ -147,7 +149,7 @@ def _ran_s(attempt: Mapping[str, Any]) -> float | None:
 
 
 def _seen(request: SignedInRequest) -> Any:
-    jobs = Job.objects.visible_to(request.user).select_related("team", "owner", "code", "recurring")
+    jobs = Job.objects.visible_to(request.user).select_related("team", "owner", "code", "recurring", "recipe")
     return jobs.prefetch_related("attempts__gpu_type", "needs__parent")
 
 
@@ -185,7 +187,8 @@ def _progress(job: Job, attempts: Sequence[Attempt]) -> Context:
     points = read_curve(job.pk)
     restarts = [attempt.started_at for attempt in attempts if attempt.number > 1 and attempt.started_at]
     every = max(1, len(points) // MOST_ROWS)
-    return {"figures": progress_figures(points, restarts), "points": points[::every]}
+    last = [(name, *metric) for name, metric in last_metrics(points).items()]
+    return {"figures": progress_figures(points, restarts), "points": points[::every], "last_metrics": last}
 
 
 def _why(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
@@ -238,7 +241,10 @@ def _gpus(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Co
 
 def _attempts(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
     now = timezone.now()
-    return {"newest": [(attempt, attempt.ran_s(now)) for attempt in reversed(attempts)]}
+    return {
+        "newest": [(attempt, attempt.ran_s(now), start_bars(attempt, now)) for attempt in reversed(attempts)],
+        "stages": START_CAUSES.items(),
+    }
 
 
 def _events(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:

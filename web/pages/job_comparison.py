@@ -23,6 +23,7 @@ from jobs_app.submission.conversion import spec_of
 from jobs_app.submission.needs_by_name import job_named
 from web.pages.base import SignedInRequest
 from web.pages.charts import Figure, line_of
+from web.pages.progress_charts import metric_names
 
 MOST_COMPARED = 8
 MOST_TICKED = 100
@@ -181,11 +182,13 @@ def _text(value: Any) -> str:
 
 
 def figures_of(compared: Sequence[ComparedJob]) -> dict[str, Figure]:
-    """Rate and loss by step, a line for each job that reported them more than once."""
-    values = {
+    """Rate, loss and named metrics by step, a line for each job that reported them more than once."""
+    values: dict[str, list[list[tuple[int, float]]]] = {
         "steps/s": [[(point.step, point.rate) for point in one.points if point.rate is not None] for one in compared],
         "loss": [[(point.step, point.loss) for point in one.points if point.loss is not None] for one in compared],
     }
+    for name in dict.fromkeys(name for one in compared for name in metric_names(one.points)):
+        values.setdefault(name, [[p.metrics[name] for p in one.points if name in p.metrics] for one in compared])
     return {name: _figure(name, compared, lines) for name, lines in values.items() if any(len(n) > 1 for n in lines)}
 
 

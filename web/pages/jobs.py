@@ -34,6 +34,7 @@ FILTERS = {
     "owner": "owner",
     "array": "array",
     "recurring": "recurring job",
+    "recipe": "recipe",
     "tag": "tag",
     "command": "command",
 }

@@ -32,6 +32,7 @@ from web.pages.base import SignedInRequest
 from web.pages.cost_chart import cost_figure
 from web.pages.job_rows import read_free_gpus, read_gpu_colours
 from web.pages.job_templates import EMULATED, JOB_TEMPLATES
+from web.pages.recipe_cards import cards_of
 from web.rest.errors import Fault
 
 Spec = dict[str, Any]
@@ -234,6 +235,7 @@ def _page(
         "faults": faults,
         "files_lost": bool(request.FILES),
         "advanced_open": _uses_advanced(form),
+        "cards": cards_of(request.user),
         "job_templates": JOB_TEMPLATES,
         "chosen": request.GET.get("template", ""),
         "starts_from_example": request.method == "GET" and "clone" not in request.GET,

@@ -16,12 +16,19 @@ FROM_ZERO = {"steps/s"}
 
 
 def progress_figures(points: Sequence[PointOfTime], starts: Sequence[datetime]) -> dict[str, Figure]:
-    """A figure for each quantity reported more than once; `starts`: when attempts after the first began."""
+    """A figure for loss, rate and each metric reported twice; `starts`: when attempts after the first began."""
     found = {
         "loss": [(point.at, point.loss) for point in points if point.loss is not None],
         "steps/s": [(point.at, point.rate) for point in points if point.rate is not None],
     }
+    for name in metric_names(points):
+        found.setdefault(name, [(point.at, point.metrics[name][1]) for point in points if name in point.metrics])
     return {name: _figure(name, values, starts) for name, values in found.items() if len(values) > 1}
+
+
+def metric_names(points: Sequence[PointOfTime]) -> list[str]:
+    """Names of the metrics that were reported, in order."""
+    return sorted({name for point in points for name in point.metrics})
 
 
 def _figure(name: str, values: Sequence[tuple[datetime, float]], starts: Sequence[datetime]) -> Figure:

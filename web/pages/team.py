@@ -19,6 +19,7 @@ from accounting_app.fairness.budgets import read_budgets
 from accounting_app.fairness.quota_ledger import quota_reports
 from accounting_app.fairness.usage_by_member import WINDOW, members_of
 from accounting_app.fairness.usage_ledger import team_shares
+from insight_app.explain.start_stages import team_starts
 from jobs_app.errors import NotAccepted, NotAllowed
 from jobs_app.forms import InviteMemberForm, MemberForm, MemberLimitsForm
 from jobs_app.invitations import invite, mail_invitation
@@ -124,6 +125,7 @@ def _show(request: SignedInRequest, team: Team, **forms_of: Any) -> HttpResponse
         "manages": manages,
         "shares": [share for share in team_shares(now - WINDOW) if share.team == team.name],
         "quotas": [report for report in quota_reports(request.user, now) if report.quota.team_id == team.pk],
+        "starts": team_starts(team, now),
         "budgets": list(budget.values()),
     }
     if manages:

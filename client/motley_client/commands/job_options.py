@@ -59,9 +59,28 @@ class CommandAfterDashes(TyperCommand):
         return [*super().collect_usage_pieces(ctx), "[-- COMMAND...]"]
 
 
+RECIPE = "recipe:"
+"""Beginning of an argument that names a recipe in place of a file: `recipe:NAME`, or `recipe:NAME@VERSION`."""
+
+
+class CommandWithRecipe(CommandAfterDashes):
+    """Command whose file may be `recipe:NAME`; the name is kept apart, since a file is opened while it is parsed."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        dashes = args.index("--") if "--" in args else len(args)
+        valued = {word for one in self.params if not getattr(one, "is_flag", True) for word in one.opts}
+        for place, word in enumerate(args[:dashes]):
+            if word.startswith(RECIPE) and (place == 0 or args[place - 1] not in valued):
+                ctx.meta["recipe"] = word.removeprefix(RECIPE)
+                return super().parse_args(ctx, [*args[:place], *args[place + 1 :]])
+        return super().parse_args(ctx, args)
+
+
 FileArgument = Annotated[
     typer.FileText | None,
-    typer.Argument(help="YAML or JSON file with one or more jobs, or a batch script; - for standard input."),
+    typer.Argument(
+        help="YAML or JSON file with one or more jobs, or a batch script; - for standard input; or recipe:NAME."
+    ),
 ]
 
 
@@ -231,9 +250,19 @@ def options(
 
 
 def specs_of(context: typer.Context, *, file: FileArgument = None, **given: Any) -> Specs:
-    """The jobs, each of the default team unless it names one."""
+    """The jobs, each of the default team unless it names one; of a recipe what is given in place of its fields."""
+    if "recipe" in context.meta:
+        return [_changes_of_recipe(context, file, given)]
     team = default_team()
     return [{"team": team, **spec} if team else spec for spec in _specs_of(context, file, given)]
+
+
+def _changes_of_recipe(context: typer.Context, file: FileArgument, given: dict[str, Any]) -> dict[str, Any]:
+    """Fields in place of the recipe's. Which `--set` are parameters is known later: they are kept apart."""
+    if file is not None:
+        raise SpecError(f"{file.name}: give a file or recipe:{context.meta['recipe']}, not both.")
+    context.meta["set"] = pairs_of("--set", given.pop("field", None) or [])
+    return merged({}, options(context, **given))
 
 
 def _specs_of(context: typer.Context, file: FileArgument, given: dict[str, Any]) -> Specs:

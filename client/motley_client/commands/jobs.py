@@ -8,7 +8,15 @@ import typer
 
 from motley_client.begin_time import SINCE, begin_time_of, deadline_of, since_of
 from motley_client.client import Client
-from motley_client.completion import JobArgument, JobArguments, TeamOption, complete_from, gpu_types, recurring_jobs
+from motley_client.completion import (
+    JobArgument,
+    JobArguments,
+    TeamOption,
+    complete_from,
+    gpu_types,
+    recipes,
+    recurring_jobs,
+)
 from motley_client.errors import AuthError, Conflict, NotFound
 from motley_client.exit_codes import EXPECTED, report_error
 from motley_client.lookup import array_named, connect, find_job, find_jobs
@@ -22,6 +30,7 @@ from motley_client.tables.jobs import (
     explanation,
     job_details,
     jobs_table,
+    metrics_table,
 )
 from motley_client.terminal import Output, OutputOption, WatchOption, emit, now, present, sanitized, say, warn
 
@@ -71,6 +80,9 @@ def ps(
         str | None,
         typer.Option(metavar="NAME", help="Only runs of this recurring job.", autocompletion=recurring_jobs),
     ] = None,
+    recipe: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only jobs submitted by this recipe.", autocompletion=recipes)
+    ] = None,
     since: Annotated[
         str | None,
         typer.Option(help=f"Only jobs submitted since, e.g. {SINCE}; without a zone in the zone of this machine."),
@@ -101,6 +113,7 @@ def ps(
         "gpu_type": gpu_type,
         "tag": tag or [],
         "recurring": recurring,
+        "recipe": recipe,
         "created_after": since_of(since, now()),
         "page_size": min(limit + 1, 200),
     }
@@ -230,6 +243,13 @@ def attempts(context: typer.Context, job: JobArgument, output: OutputOption = Ou
     with connect(context) as client:
         found = list(client.attempts(find_job(client, job)["id"]))
     emit(output, found, names=[str(one["number"]) for one in found], table=lambda: attempts_table(found, now=now()))
+
+
+def metrics(context: typer.Context, job: JobArgument, output: OutputOption = Output.TABLE) -> None:
+    """List the named metrics of a job as it reported them last; -o json has all points of its curves."""
+    with connect(context) as client:
+        found = client.curve(find_job(client, job)["id"])
+    emit(output, found, names=list(found["last"]), table=lambda: metrics_table(found))
 
 
 def change(

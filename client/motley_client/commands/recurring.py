@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from motley_client.commands.job_options import CommandAfterDashes, Specs, takes_specs
+from motley_client.commands.job_options import CommandWithRecipe, Specs, takes_specs
 from motley_client.commands.submit import with_uploaded_code
 from motley_client.completion import TeamOption, recurring_jobs
 from motley_client.lookup import connect, find_recurring_job
@@ -36,7 +36,7 @@ NameArgument = Annotated[
 ]
 
 
-@recurring.command(cls=CommandAfterDashes)
+@recurring.command(cls=CommandWithRecipe)
 @takes_specs
 def create(
     context: typer.Context,
@@ -75,6 +75,8 @@ def create(
         "missed": missed,
         "recurring_name": recurring_name,
     }
+    if name := context.meta.get("recipe"):
+        raise SpecError(f"A recurring job has a spec of its own, not recipe:{name}: motley recipe show {name} has one.")
     if len(specs) != 1:
         raise SpecError("A recurring job has one job: give a file with one.")
     with connect(context) as client:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -12,10 +12,10 @@ from motley_client.code import packed
 from motley_client.commands.job_options import Specs, takes_changes, takes_specs
 from motley_client.commands.wait import exit_code_of, wait_for_all
 from motley_client.completion import JobArgument
-from motley_client.lookup import connect, find_job, with_ids
+from motley_client.lookup import connect, find_job, find_recipe, with_ids
 from motley_client.replica_size import MOST, memory_by_type, model_memory_mib, proposed_size, written
-from motley_client.responses import Job, JobDetail, Plan
-from motley_client.spec import SpecError, is_digest
+from motley_client.responses import Job, JobDetail, Plan, Recipe
+from motley_client.spec import SpecError, is_digest, value_of
 from motley_client.tables.jobs import jobs_table, plan_table
 from motley_client.terminal import Output, OutputOption, emit, now, sanitized, say
 
@@ -42,14 +42,21 @@ def submit(
 
     motley submit --name resnet --gpus 4 -- python train.py
 
+    motley submit recipe:resnet --set lr=0.1
+
     motley submit train.sh
 
     The last is a batch script: its #SBATCH lines are read, and those that are not honoured are named.
     Of a file with several jobs, either all are submitted or none.
     """
     if dry_run:
+        _plan(context, specs, output)
+        return
+    if "recipe" in context.meta:
         with connect(context) as client:
-            _show_plans(client, _with_dependency_ids(client, specs), output)
+            of = _of_recipe(context, client, specs, output)
+            made = client.submit_recipe(of.recipe["id"], of.values, changes=of.changes, version=of.version)
+            _follow_up(client, made, wait=wait, output=output)
         return
     submit_specs(context, specs, wait=wait, output=output)
 
@@ -67,8 +74,50 @@ def submit_specs(context: typer.Context, specs: Specs, *, wait: bool, output: Ou
 @takes_specs
 def plan(context: typer.Context, *, specs: Specs, output: OutputOption = Output.TABLE) -> None:
     """Plan a job without submitting it. Shows where it could run, how fast, at what cost, and if it could start."""
+    _plan(context, specs, output)
+
+
+def _plan(context: typer.Context, specs: Specs, output: Output) -> None:
     with connect(context) as client:
-        _show_plans(client, _with_dependency_ids(client, specs), output)
+        if "recipe" not in context.meta:
+            _show_plans(client, _with_dependency_ids(client, specs), output)
+            return
+        of = _of_recipe(context, client, specs, Output.NAME)
+        forecast = output is not Output.NAME
+        made = client.plan_recipe(of.recipe["id"], of.values, changes=of.changes, version=of.version, forecast=forecast)
+        emit(output, made, names=_types_of(made), table=lambda: plan_table(made, now=now()))
+
+
+class _OfRecipe(NamedTuple):
+    """A recipe that is to be submitted: values of its parameters, and fields in place of its own."""
+
+    recipe: Recipe
+    values: dict[str, str]
+    changes: dict[str, Any]
+    version: int | None
+
+
+def _of_recipe(context: typer.Context, client: Client, specs: Specs, output: Output) -> _OfRecipe:
+    """What `recipe:NAME@VERSION` and the options ask for; a `--set` that names no parameter is a field of the job."""
+    (changes,), given = specs, context.meta["set"]
+    name, at, version = context.meta["recipe"].partition("@")
+    if at and not version.isdecimal():
+        raise SpecError(f"recipe:{name}@{version}: write a number after @, e.g. recipe:{name}@3.")
+    recipe = find_recipe(client, name, changes.pop("team", None))
+    parameters = _parameters_of(client, recipe, version)
+    values = {one: text for one, text in given.items() if one in parameters}
+    fields = {one: value_of(f"--set {one}", text) for one, text in given.items() if one not in parameters}
+    (changes,) = with_uploaded_code(client, [{**changes, **fields, "team": recipe["team"]}], output)
+    changes = with_ids(client, {field: value for field, value in changes.items() if field != "team"})
+    return _OfRecipe(recipe, values, changes, int(version) if version else None)
+
+
+def _parameters_of(client: Client, recipe: Recipe, version: str) -> list[str]:
+    """Names of the parameters of the version, by default of the latest."""
+    if not version or int(version) == recipe["version"]:
+        return [one["name"] for one in recipe["parameters"]]
+    found = (one for one in client.recipe_versions(recipe["id"]) if one["version"] == int(version))
+    return [parameter["name"] for one in found for parameter in one["parameters"]]
 
 
 @takes_changes

@@ -8,7 +8,7 @@ from motley_client.client import Client
 from motley_client.completion import teams
 from motley_client.lookup import connect
 from motley_client.responses import Member
-from motley_client.tables.account import members_table
+from motley_client.tables.account import members_table, starts_table
 from motley_client.terminal import Output, OutputOption, emit, sanitized, say, warn
 
 team = typer.Typer(no_args_is_help=True, help="List, add and remove members of a team, and name its leads.")
@@ -22,6 +22,14 @@ def members(context: typer.Context, name: TeamArgument, output: OutputOption = O
     with connect(context) as client:
         found = client.members(name)
     emit(output, found, names=[one["username"] for one in found], table=lambda: members_table(found))
+
+
+@team.command()
+def starts(context: typer.Context, name: TeamArgument, output: OutputOption = Output.TABLE) -> None:
+    """Show where starts of a team's jobs went: claim, launch, first step; median and 90 % quantile of seven days."""
+    with connect(context) as client:
+        found = client.team_starts(name)
+    emit(output, found, names=[one["stage"] for one in found["stages"]], table=lambda: starts_table(found["stages"]))
 
 
 @team.command()

@@ -1,12 +1,12 @@
-"""Tables of API tokens, of secrets, of members of a team, and of the user."""
+"""Tables of API tokens, of secrets, of members of a team and their starts, and of the user."""
 
 from collections.abc import Iterable
 from datetime import datetime
 
 from rich.console import RenderableType
 
-from motley_client.responses import Me, Member, Secret, Token
-from motley_client.tables.format import age, key_values, table, three_digits, until
+from motley_client.responses import Me, Member, Secret, StartStage, Token
+from motley_client.tables.format import age, duration, key_values, table, three_digits, until
 
 
 def tokens_table(tokens: Iterable[Token], *, now: datetime) -> RenderableType:
@@ -36,6 +36,20 @@ def secrets_table(secrets: Iterable[Secret], *, now: datetime) -> RenderableType
         for one in secrets
     ]
     return table(("NAME", "FOR", "AGE", "SET BY"), rows, empty="No secrets: set one by motley secret set NAME.")
+
+
+def starts_table(stages: Iterable[StartStage]) -> RenderableType:
+    rows = [
+        (
+            one["stage"],
+            "restarts" if one["restart"] else "first starts",
+            str(one["starts"]),
+            duration(one["p50_seconds"]),
+            duration(one["p90_seconds"]),
+        )
+        for one in stages
+    ]
+    return table(("STAGE", "OF", "STARTS", "MEDIAN", "9 OF 10 WITHIN"), rows, empty="No start has ended in seven days.")
 
 
 def members_table(members: Iterable[Member]) -> RenderableType:

@@ -13,6 +13,7 @@ from motley_client.responses import (
     Array,
     Attempt,
     Checkpoints,
+    Curve,
     DeadlineOutlook,
     Event,
     Explanation,
@@ -261,6 +262,12 @@ def attempts_table(attempts: Iterable[Attempt], *, now: datetime) -> RenderableT
     return table(headings, rows, empty="No attempts.")
 
 
+def metrics_table(curve: Curve) -> RenderableType:
+    rows = [(name, f"{one['value']:.6g}", f"{one['step']:,}") for name, one in curve["last"].items()]
+    empty = "No named metrics: progress(step, metrics={...}) of motley_client.training reports them."
+    return table(("METRIC", "LAST", "STEP"), rows, empty=empty)
+
+
 def events_table(events: Iterable[Event], *, now: datetime) -> RenderableType:
     headings = ("AGE", "AT", "EVENT", "ATTEMPT", "BY", "MESSAGE")
     rows = [
@@ -326,6 +333,8 @@ def _deadline(found: DeadlineOutlook | None, now: datetime) -> list[tuple[str, C
     """`2026-12-01T12:00:00Z, met with probability 0.93 (forecast 12s ago)`."""
     if found is None:
         return []
+    if found.get("passed"):
+        return [("deadline", f"{found['deadline']} has passed {age(found['deadline'], now)} ago: the job is late")]
     made = f"(forecast {age(found['made_at'], now)} ago)"
     return [("deadline", f"{found['deadline']}, met with probability {found['in_time']:.2f} {made}")]
 

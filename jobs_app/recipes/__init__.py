@@ -1,0 +1,1 @@
+"""Recipes: stored job files of teams with parameters."""

@@ -1,0 +1,166 @@
+"""Admission of a sweep: its fields, its space, and its first trial as a job of the cluster."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from secrets import randbelow
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.core.validators import RegexValidator
+from rest_framework import serializers
+
+from engines.progress import METRIC
+from jobs_app.errors import InvalidSpec
+from jobs_app.models import Sweep
+from jobs_app.models.sweep import LARGEST_SWEEP
+from jobs_app.submission.admission import Admitted
+from jobs_app.submission.fields import PlainText
+from jobs_app.submission.submit import admitted
+from scheduler_app.sweeps.parameters import space_of
+from scheduler_app.sweeps.trial_spec import spec_of_trial
+from sweeps.space import Choice as Values
+from sweeps.space import Params, Range, Space, grid_size
+from web.rest.bodies import Strict, Text
+from web.rest.choices import Choice
+from web.rest.errors import Fault, faults_of
+
+NAMED_LIKE = "The name of a metric has up to 60 letters, digits and _ . / @ + -."
+HALVING_TYPES = [("asha", "asynchronous successive halving")]
+GREATEST_SEED = 2**32 - 1
+USUAL_AT_A_TIME = 16
+USUAL_RUN_CAP = 100
+OF_ONE_JOB = {
+    "array": "A trial is one job: leave array out.",
+    "begin_time": "Trials begin one after the other: leave begin_time out.",
+    "deadline": "A deadline is one moment, and the trials are many: leave it out, or give time_limit.",
+}
+
+
+class MetricSpec(Strict):
+    """The metric that trials are compared by: `loss`, or a name that the job reports in `metrics`."""
+
+    name = Text(max_length=60, validators=[RegexValidator(rf"\A{METRIC.pattern}\Z", NAMED_LIKE)])
+    goal = Choice(Sweep.Goal.choices, default=Sweep.Goal.MINIMIZE)
+
+
+class HalvingSpec(Strict):
+    """Asynchronous successive halving: rungs at max_iter / eta^k steps, none below min_iter."""
+
+    type = Choice(HALVING_TYPES, default="asha")
+    min_iter = serializers.IntegerField(min_value=1, max_value=10**15, help_text="Steps before which none is stopped.")
+    max_iter = serializers.IntegerField(min_value=1, max_value=10**15, help_text="Steps of a whole training.")
+    eta = serializers.IntegerField(
+        min_value=2, max_value=10, default=3, help_text="Of so many trials at a rung the best one goes on."
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if attrs["min_iter"] > attrs["max_iter"]:
+            raise serializers.ValidationError({"min_iter": "It must not be greater than max_iter."})
+        return attrs
+
+
+class SweepSpec(Strict):
+    """A sweep to start: the spec of its jobs, and how hyper-parameters are searched."""
+
+    name = PlainText(max_length=80, help_text="Once per team; trials are named by it: lr-search-0.")
+    method = Choice(Sweep.Method.choices, default=Sweep.Method.BAYES)
+    metric = MetricSpec()
+    parameters = serializers.JSONField(
+        help_text="Name → {min, max}, {values} or {value}, as in W&B's sweep files; `distribution` may be int_uniform, "
+        "uniform, q_uniform (with q), log_uniform_values."
+    )
+    early_terminate = HalvingSpec(required=False, allow_null=True, default=None)
+    run_cap = serializers.IntegerField(
+        min_value=1,
+        max_value=LARGEST_SWEEP,
+        required=False,
+        help_text=f"Most trials. Default: {USUAL_RUN_CAP}; of a grid, all of its points.",
+    )
+    at_a_time = serializers.IntegerField(min_value=1, max_value=LARGEST_SWEEP, default=USUAL_AT_A_TIME)
+    max_failed = serializers.IntegerField(
+        min_value=0, max_value=LARGEST_SWEEP, default=5, help_text="With one more failed trial it is stopped."
+    )
+    seed = serializers.IntegerField(
+        min_value=0, max_value=GREATEST_SEED, required=False, help_text="Default: a random one, which the answer has."
+    )
+    spec = serializers.JSONField(
+        help_text="As of a job, without `array`, `begin_time` and `deadline`. In the command {lr} stands for the "
+        "parameter lr, ${args} for all of them as --lr=0.1; the job finds them as JSON in $MOTLEY_PARAMS, too."
+    )
+
+
+def admitted_sweep(asked: Any, *, owner: User, now: datetime) -> Sweep:
+    """A sweep that is valid, unsaved; raises `InvalidSpec` with every fault."""
+    body = SweepSpec(data=asked)
+    if not body.is_valid():
+        raise InvalidSpec(faults_of(body.errors))
+    fields: dict[str, Any] = body.validated_data
+    space = space_of(fields["parameters"])
+    size = _grid_size(fields["method"], space)
+    sweep = Sweep(
+        owner=owner,
+        name=fields["name"],
+        method=fields["method"],
+        metric=fields["metric"]["name"],
+        goal=fields["metric"]["goal"],
+        parameters=fields["parameters"],
+        early_terminate=fields["early_terminate"] and dict(fields["early_terminate"]),
+        run_cap=min(fields.get("run_cap") or (size or USUAL_RUN_CAP), size or LARGEST_SWEEP, LARGEST_SWEEP),
+        at_a_time=fields["at_a_time"],
+        max_failed=fields["max_failed"],
+        seed=fields.get("seed", randbelow(GREATEST_SEED)),
+        spec=_stored(fields["spec"]),
+        created_at=now,
+        advanced_at=now,
+    )
+    job = admitted_trial(sweep, 0, _first_point(space), fields["spec"])
+    sweep.team, sweep.code = job.team, job.code
+    return sweep
+
+
+def admitted_trial(sweep: Sweep, number: int, params: Params, spec: Any = None) -> Admitted:
+    """The job of this trial, admitted; faults of its spec are below `/spec`."""
+    written = spec if spec is not None else {**sweep.spec, "team": sweep.team.name}
+    if not isinstance(written, Mapping):
+        raise InvalidSpec.at("/spec", "invalid", "The spec of a job is an object, with at least a command.")
+    faults = [_fault(name) for name in OF_ONE_JOB if written.get(name)]
+    try:
+        job = admitted(spec_of_trial(sweep, number, params, written), sweep.owner)
+    except InvalidSpec as error:
+        below = [
+            Fault(pointer=f"/spec{one['pointer']}", code=one["code"], detail=one["detail"]) for one in error.faults
+        ]
+        raise InvalidSpec([*faults, *below]) from None
+    if faults:
+        raise InvalidSpec(faults)
+    return job
+
+
+def _fault(name: str) -> Fault:
+    return Fault(pointer=f"/spec/{name}", code="not_in_sweeps", detail=OF_ONE_JOB[name])
+
+
+def _grid_size(method: str, space: Space) -> int | None:
+    """Points of the grid; None for another method."""
+    if method != Sweep.Method.GRID:
+        return None
+    endless = [name for name, one in space.items() if isinstance(one, Range) and not one.is_integer and not one.step]
+    if endless:
+        text = "A grid needs its values: give values, whole numbers, or a step by q; or method: random."
+        raise InvalidSpec([Fault(pointer=f"/parameters/{name}", code="no_grid", detail=text) for name in endless])
+    size = grid_size(space)
+    if size > LARGEST_SWEEP:
+        text = f"The grid has {size:,} points, and a sweep at most {LARGEST_SWEEP:,} trials: choose method: random."
+        raise InvalidSpec.at("/parameters", "too_many", text)
+    return size
+
+
+def _first_point(space: Space) -> Params:
+    return {name: one.values[0] if isinstance(one, Values) else one.least for name, one in space.items()}
+
+
+def _stored(spec: Any) -> Any:
+    """The spec as it was written, without its team, which may be renamed, and without anchors of YAML."""
+    if not isinstance(spec, Mapping):
+        return spec
+    return {name: value for name, value in spec.items() if name != "team" and not str(name).startswith("x-")}

@@ -1,0 +1,122 @@
+"""Advance of sweeps: results at rungs, promotions, stops and new trials.
+
+Read, decide, write: which trials go on, and the hyper-parameters of the next one, are pure functions of the rows. All
+of a turn is written in one transaction, or nothing is, and the next turn comes to the same decision.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.db import InterfaceError, OperationalError, transaction
+
+from accounting_app.fairness.budgets import with_budget_notes
+from jobs_app.errors import InvalidSpec, JobIsFinished, JobIsNotHeld
+from jobs_app.lifecycle.commands import cancel_job, hold_job, release_job
+from jobs_app.models import Job, ProgressCurve, Sweep, SweepTrial
+from jobs_app.submission.admission import Admitted
+from jobs_app.submission.submit import enter
+from scheduler_app.recurring_jobs.admission import why_owner_is_gone
+from scheduler_app.sweeps.admission import admitted_trial
+from scheduler_app.sweeps.turn import JobNow, Turn, decide_turn
+from sweeps.space import Params
+
+log = logging.getLogger(__name__)
+
+EVERY = timedelta(seconds=1)
+MOST_PER_TURN = 4
+"""Sweeps that one turn looks after: the others come in the next, half a second later."""
+CHANGING = ("state", "values", "target", "value", "message", "ended_at")
+
+
+def advance_sweeps(now: datetime) -> None:
+    """Advance the sweeps that nobody looked after for a second; one query if there is none. Idempotent."""
+    due = Sweep.objects.unfinished().filter(advanced_at__lte=now - EVERY).order_by("advanced_at", "pk")
+    for pk in list(due.values_list("pk", flat=True)[:MOST_PER_TURN]):
+        try:
+            _advance(pk, now)
+        except (OperationalError, InterfaceError):
+            raise  # the database: the next turn tries again
+        except Exception:  # one that fails at each turn must not keep the others from theirs
+            log.exception("sweep %s could not be advanced", pk)
+            Sweep.objects.filter(pk=pk).update(advanced_at=now)
+
+
+def _advance(pk: int, now: datetime) -> None:
+    read = _read(pk)
+    if read is None:
+        return
+    turn = decide_turn(*read, _why_none(read[0]), now)
+    new = _admitted(turn, now)
+    with transaction.atomic():
+        if _claim(turn, now):
+            _write(turn, new, now)
+
+
+# -- read --------------------------------------------------------------------------------------------------------
+
+
+def _read(pk: int) -> tuple[Sweep, list[SweepTrial], dict[UUID, JobNow]] | None:
+    sweep = Sweep.objects.unfinished().select_related("team__budget", "owner").filter(pk=pk).first()
+    if sweep is None:
+        return None
+    trials = list(sweep.trials.all())
+    return sweep, trials, _jobs_of(trial for trial in trials if trial.is_open)
+
+
+def _jobs_of(trials: Iterable[SweepTrial]) -> dict[UUID, JobNow]:
+    """Job → its state with its metrics; those in the archive are missing."""
+    ids = [trial.job_id for trial in trials]
+    jobs = Job.objects.filter(pk__in=ids).order_by()
+    reported = dict(ProgressCurve.objects.filter(job__in=ids).values_list("job", "milestones"))
+    return {
+        job.pk: JobNow(job.state, job.held, job.hold_next, job.message, reported.get(job.pk, {}))
+        for job in jobs.only("state", "held", "hold_next", "message")
+    }
+
+
+def _why_none(sweep: Sweep) -> str:
+    """Why no trial may be submitted in the name of its owner; empty if one may."""
+    if sweep.team.retired_at:
+        return f"The team {sweep.team} is retired."
+    return why_owner_is_gone(sweep.owner, sweep.team)
+
+
+# -- write -------------------------------------------------------------------------------------------------------
+
+
+def _admitted(turn: Turn, now: datetime) -> list[tuple[Params, Admitted]]:
+    """The jobs of new trials; if one is refused, as for a storage that is gone, the sweep is stopped and says why."""
+    first = len(turn.trials)
+    try:
+        jobs = [admitted_trial(turn.sweep, first + n, params) for n, params in enumerate(turn.suggested)]
+    except InvalidSpec as error:
+        turn.sweep.state, turn.sweep.message = Sweep.State.STOPPING, f"Its next trial is refused: {error}"[:500]
+        return []
+    return list(zip(turn.suggested, with_budget_notes(jobs, now), strict=True))
+
+
+def _claim(turn: Turn, now: datetime) -> bool:
+    """Store the sweep, unless another scheduler or a user has changed it since it was read."""
+    unchanged = Sweep.objects.filter(pk=turn.sweep.pk, state=turn.state_seen, advanced_at=turn.advanced_at_seen)
+    sweep = turn.sweep
+    columns = {"state": sweep.state, "message": sweep.message, "ended_at": sweep.ended_at, "advanced_at": now}
+    return bool(unchanged.update(**columns))
+
+
+def _write(turn: Turn, new: Sequence[tuple[Params, Admitted]], now: datetime) -> None:
+    SweepTrial.objects.bulk_update(turn.trials, CHANGING, batch_size=500)
+    for trials, command in ((turn.hold, hold_job), (turn.release, release_job), (turn.cancel, cancel_job)):
+        jobs = Job.objects.in_bulk([trial.job_id for trial in trials])
+        for trial in trials:
+            with suppress(JobIsFinished, JobIsNotHeld):  # the next turn finds its end, or that it runs already
+                if job := jobs.get(trial.job_id):
+                    command(job, actor=None)
+    first = len(turn.trials)
+    made = [(params, enter(job)) for params, job in new]
+    SweepTrial.objects.bulk_create(
+        SweepTrial(sweep=turn.sweep, number=first + n, job_id=job.pk, params=params, created_at=now)
+        for n, (params, job) in enumerate(made)
+    )

@@ -1,0 +1,57 @@
+"""What has become of sweeps: counts of trials by state, and the best one."""
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from django.db.models import Count, F, OuterRef, QuerySet, Subquery
+
+from jobs_app.models import Sweep, SweepTrial
+from scheduler_app.sweeps.trial_spec import rule_of
+
+
+class SweepCounts(NamedTuple):
+    """State of trials → how many, of all states; and the best trial that has ended."""
+
+    by_state: dict[str, int]
+    best: SweepTrial | None
+
+    @property
+    def ended(self) -> int:
+        return sum(count for state, count in self.by_state.items() if state not in SweepTrial.OPEN)
+
+
+def rungs_of(sweep: Sweep) -> Sequence[int]:
+    """Steps of its rungs; empty if each trial runs to its end."""
+    rule = rule_of(sweep)
+    return rule.rungs if rule else ()
+
+
+def counts_of(sweeps: Collection[Sweep]) -> dict[int, SweepCounts]:
+    """Counts and best trial of each: three queries, however many there are."""
+    ids = [sweep.pk for sweep in sweeps]
+    trials = SweepTrial.objects.filter(sweep__in=ids).order_by()
+    counted = trials.values_list("sweep", "state").annotate(count=Count("pk"))
+    states = {pk: dict.fromkeys(SweepTrial.State.values, 0) for pk in ids}
+    for sweep, state, count in counted:
+        states[sweep][state] = count
+    best = {trial.sweep_id: trial for trial in _best_trials(ids)}
+    return {pk: SweepCounts(states[pk], best.get(pk)) for pk in ids}
+
+
+def best_first(sweep: Sweep) -> QuerySet[SweepTrial]:
+    """Its trials that have succeeded, the best first."""
+    value = F("value").desc() if sweep.goal == Sweep.Goal.MAXIMIZE else F("value").asc()
+    return sweep.trials.filter(state=SweepTrial.State.SUCCEEDED, value__isnull=False).order_by(value, "number")
+
+
+def _best_trials(sweeps: Collection[int]) -> QuerySet[SweepTrial]:
+    """The best succeeded trial of each; a sweep without one has none."""
+    succeeded = SweepTrial.objects.filter(
+        sweep=OuterRef("pk"), state=SweepTrial.State.SUCCEEDED, value__isnull=False
+    ).values("pk")
+    least, most = succeeded.order_by("value", "number")[:1], succeeded.order_by("-value", "number")[:1]
+    found = [
+        Sweep.objects.filter(pk__in=sweeps, goal=goal).values_list(Subquery(best), flat=True)
+        for goal, best in ((Sweep.Goal.MINIMIZE, least), (Sweep.Goal.MAXIMIZE, most))
+    ]
+    return SweepTrial.objects.filter(pk__in=[pk for ids in found for pk in ids if pk])

@@ -1,0 +1,66 @@
+"""Spec of a trial's job: the sweep's spec with the values of its hyper-parameters. Pure."""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from shlex import quote
+from typing import Any
+
+from jobs_app.models import Sweep
+from sweeps.space import Params, Value
+from sweeps.successive_halving import Halving, halving
+
+ARGS = "${args}"
+SWEEP_TAG = "sweep"
+
+
+def spec_of_trial(sweep: Sweep, number: int, params: Params, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec with command, name, tag and environment of this trial."""
+    tags, env = spec.get("tags"), spec.get("env")
+    rule = rule_of(sweep)
+    own = {
+        "MOTLEY_PARAMS": json.dumps(params),
+        "MOTLEY_MILESTONES": f"{sweep.metric}:{','.join(map(str, rule.rungs))}" if rule else f"{sweep.metric}:",
+    }
+    command = {"command": rendered(spec["command"], params)} if "command" in spec else {}
+    return {
+        **spec,
+        **command,
+        "name": f"{sweep.name}-{number}",
+        "tags": {**tags, SWEEP_TAG: sweep.name} if isinstance(tags, Mapping) else tags or {SWEEP_TAG: sweep.name},
+        "env": {**env, **own} if isinstance(env, Mapping) else env or own,
+    }
+
+
+def rule_of(sweep: Sweep) -> Halving | None:
+    """Rungs of the sweep; None: every trial runs to its end."""
+    given = sweep.early_terminate
+    return halving(given["min_iter"], given["max_iter"], given["eta"], sweep.run_cap) if given else None
+
+
+def rendered(command: Any, params: Params) -> Any:
+    """The command with `{lr}` replaced by the value of lr, and `${args}` by all as --lr=0.1; in a shell line quoted."""
+    if isinstance(command, str):
+        return _replaced(command, params, quote).replace(ARGS, " ".join(_args(params, quote)))
+    if isinstance(command, Sequence):
+        return [word for one in command for word in (_args(params, str) if one == ARGS else [_in_word(one, params)])]
+    return command
+
+
+def _in_word(word: Any, params: Params) -> Any:
+    return _replaced(word, params, str) if isinstance(word, str) else word
+
+
+def _replaced(text: str, params: Params, written: Callable[[str], str]) -> str:
+    """Of other braces, as of the shell's ${VARIABLE} or awk's {print}, nothing is changed."""
+    names = "|".join(map(re.escape, params))
+    return re.sub(rf"(?<!\$)\{{({names})\}}", lambda found: written(value_text(params[found[1]])), text)
+
+
+def _args(params: Params, written: Callable[[str], str]) -> list[str]:
+    return [f"--{name}={written(value_text(value))}" for name, value in params.items()]
+
+
+def value_text(value: Value) -> str:
+    """The value as a command has it: numbers as Python writes them, true and false as JSON does."""
+    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)

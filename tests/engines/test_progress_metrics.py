@@ -1,0 +1,86 @@
+"""Named metrics and links of progress lines, which a job writes as it likes."""
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from engines.agent.codec import decode, encode
+from engines.progress import MOST_LINKS, MOST_METRICS, ProgressTail, progress_from_json, progress_to_json
+from engines.protocol import MetricReport, Progress
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def read(tmp_path: Path, *lines: dict[str, Any]) -> Progress:
+    path = tmp_path / "progress.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    tail = ProgressTail(path, started_at=NOW)
+    tail.read(NOW)
+    assert tail.summary is not None
+    return tail.summary
+
+
+def test_each_metric_keeps_its_last_value_and_step(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        {"step": 1, "metrics": {"lr": 0.1, "val/acc": 0.5}},
+        {"step": 2, "metrics": {"lr": 0.05}},
+        {"step": 3, "links": {"wandb": "https://wandb.ai/a/b"}},
+        {"step": 4},
+    )
+    assert found.metrics == {"lr": MetricReport(2, 0.05), "val/acc": MetricReport(1, 0.5)}
+    assert found.links == {"wandb": "https://wandb.ai/a/b"}
+
+
+def test_what_is_no_metric_and_no_link_is_left_out(tmp_path: Path) -> None:
+    bad = {"": 1, "a b": 1, "<b>": 1, "x" * 61: 1, "nan": float("nan"), "text": "1", "true": True, "none": None}
+    links = {"js": "javascript:alert(1)", "blank": "https://a b", "long": f"https://{'a' * 600}", "<b>": "https://a"}
+    found = read(tmp_path, {"step": 1, "metrics": bad, "links": links}, {"step": 2, "metrics": [1], "links": "x"})
+    assert (found.metrics, found.links, found.step) == ({}, {}, 2)
+
+
+def test_there_are_at_most_so_many(tmp_path: Path) -> None:
+    many = {f"m{n}": n for n in range(100)}
+    links = {f"l{n}": f"https://example.org/{n}" for n in range(100)}
+    found = read(tmp_path, {"step": 1, "metrics": many, "links": links}, {"step": 2, "metrics": {"m0": 7, "new": 1}})
+    assert (len(found.metrics), len(found.links)) == (MOST_METRICS, MOST_LINKS)
+    assert (found.metrics["m0"], "new" in found.metrics) == (MetricReport(2, 7), False)
+
+
+def test_they_survive_the_file_of_the_supervisor_and_the_message_of_an_agent(tmp_path: Path) -> None:
+    found = read(tmp_path, {"step": 1, "metrics": {"lr": 0.1}, "links": {"wandb": "https://wandb.ai"}})
+    assert progress_from_json(json.loads(json.dumps(progress_to_json(found, 0)))) == (found, 0)
+    assert decode(Progress, json.loads(json.dumps(encode(found)))) == found
+
+
+def test_a_file_of_a_supervisor_before_them_is_read() -> None:
+    old = progress_to_json(Progress(1, 0, NOW, 0, NOW), 0)
+    del old["metrics"], old["links"], old["milestones"]
+    assert progress_from_json(old) == (Progress(1, 0, NOW, 0, NOW), 0)
+
+
+# -- milestones --------------------------------------------------------------------------------------------------
+
+
+def milestones(tmp_path: Path, variable: str, *lines: dict[str, Any]) -> dict[str, float]:
+    path = tmp_path / "milestones.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    tail = ProgressTail(path, started_at=NOW, milestones=variable)
+    tail.read(NOW)
+    assert tail.summary is not None
+    assert progress_from_json(json.loads(json.dumps(progress_to_json(tail.summary, 0)))) == (tail.summary, 0)
+    return dict(tail.summary.milestones)
+
+
+def test_a_milestone_has_the_first_value_at_or_after_its_step(tmp_path: Path) -> None:
+    lines = [{"step": n, "metrics": {"acc": n / 10}} if n % 4 == 0 else {"step": n} for n in range(1, 14)]
+    assert milestones(tmp_path, "acc:5,8,13,20", *lines) == {"5": 0.8, "8": 0.8, "last": 1.2}
+
+
+def test_the_loss_may_be_the_metric_and_a_variable_that_is_none_has_no_effect(tmp_path: Path) -> None:
+    lines = [{"step": 1, "loss": 3.0}, {"step": 2, "loss": 2.0, "metrics": {"loss": 1.0}}]
+    assert milestones(tmp_path, "loss:1", *lines) == {"1": 3.0, "last": 1.0}
+    assert milestones(tmp_path, "loss:", *lines) == {"last": 1.0}
+    for nonsense in ("", ":", "x", "x:a,-1", "5"):
+        assert milestones(tmp_path, nonsense, *lines) == {}

@@ -1,0 +1,136 @@
+"""Plotly figures of a sweep: results in order, at rungs, and by hyper-parameter (parallel coordinates). Pure."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import plotly.graph_objects as go
+
+from jobs_app.models import Sweep, SweepTrial
+from sweeps.space import Choice, Parameter, Range, Space, Value
+from web.pages.charts import OKABE_ITO, Figure
+
+SHADES = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")
+"""Of viridis, from the worst fifth of the trials to the best."""
+MOST_CURVES = 200
+
+
+def sweep_figures(sweep: Sweep, trials: Sequence[SweepTrial], space: Space, rungs: Sequence[int]) -> dict[str, Figure]:
+    """A figure for each view that has something to show."""
+    ended = [trial for trial in trials if trial.value is not None]
+    figures = {
+        f"{sweep.metric} by trial": results_figure(sweep, ended) if ended else None,
+        f"{sweep.metric} by hyper-parameter": parallel_figure(sweep, ended, space) if len(ended) > 1 else None,
+        f"{sweep.metric} at rungs": rungs_figure(sweep, trials, rungs) if len(rungs) > 1 and ended else None,
+    }
+    return {name: figure for name, figure in figures.items() if figure}
+
+
+def results_figure(sweep: Sweep, ended: Sequence[SweepTrial]) -> Figure:
+    """The value of each trial at its end, and the best so far as a line."""
+    better: Callable[[float, float], float] = max if sweep.goal == Sweep.Goal.MAXIMIZE else min
+    values = [trial.value for trial in ended if trial.value is not None]
+    numbers = [trial.number for trial in ended]
+    points = go.Scatter(x=numbers, y=values, mode="markers", name="trial", marker={"color": OKABE_ITO[0], "size": 7})
+    line = {"color": OKABE_ITO[1], "shape": "hv"}
+    best = go.Scatter(x=numbers, y=list(accumulate(values, better)), mode="lines", name="best so far", line=line)
+    return _figure([points, best], x={"title": {"text": "Trial"}}, y={"title": {"text": sweep.metric}})
+
+
+def rungs_figure(sweep: Sweep, trials: Sequence[SweepTrial], rungs: Sequence[int]) -> Figure:
+    """A line for each trial over the rungs that it has reached; that of the best one is thick."""
+    shown = [trial for trial in trials if trial.values][-MOST_CURVES:]
+    best = _ranked(sweep, [trial for trial in shown if trial.value is not None])[-1:]
+    traces = [
+        go.Scatter(
+            x=list(rungs[: len(trial.values)]),
+            y=trial.values,
+            mode="lines+markers",
+            name=f"trial {trial.number}",
+            showlegend=False,
+            line={"color": OKABE_ITO[1] if trial in best else OKABE_ITO[0], "width": 3 if trial in best else 1},
+        )
+        for trial in shown
+    ]
+    return _figure(traces, x={"title": {"text": "Step"}, "type": "log"}, y={"title": {"text": sweep.metric}})
+
+
+def parallel_figure(sweep: Sweep, ended: Sequence[SweepTrial], space: Space) -> Figure:
+    """Parallel coordinates: an axis for each hyper-parameter and the metric, a line for each trial, the best on top."""
+    axes = [*(_axis_of(name, parameter) for name, parameter in space.items()), _axis_of_metric(sweep, ended)]
+    ranked = _ranked(sweep, ended)
+    traces = []
+    for place, colour in enumerate(SHADES):
+        part = ranked[len(ranked) * place // len(SHADES) : len(ranked) * (place + 1) // len(SHADES)]
+        x = [n for _ in part for n in (*range(len(axes)), None)]
+        y = [height for trial in part for height in (*(axis.height(_of(trial, axis.name)) for axis in axes), None)]
+        name = ("the worst fifth", "", "", "", "the best fifth")[place]
+        line = {"color": colour, "width": 1.5}
+        traces.append(go.Scatter(x=x, y=y, mode="lines", name=name, showlegend=bool(name), line=line, hoverinfo="skip"))
+    names = [f"{escape(axis.name or sweep.metric)}<br>{escape(f'{axis.least} to {axis.most}')}" for axis in axes]
+    x_axis = {"tickvals": list(range(len(axes))), "ticktext": names, "showgrid": True, "zeroline": False}
+    return _figure(traces, x=x_axis, y={"visible": False, "range": [-0.03, 1.03]})
+
+
+class _Axis(NamedTuple):
+    """An axis of parallel coordinates: its texts at both ends, and the height of a value from 0 to 1."""
+
+    name: str
+    least: str
+    most: str
+    height: Callable[[Value], float]
+
+
+METRIC = ""
+"""Name of the axis of the metric, which is no name of a hyper-parameter."""
+
+
+def _axis_of(name: str, parameter: Parameter) -> _Axis:
+    match parameter:
+        case Choice(values):
+            places = {_text(value): place for place, value in enumerate(values)}
+            most = max(len(values) - 1, 1)
+            return _Axis(name, _text(values[0]), _text(values[-1]), lambda value: places.get(_text(value), 0) / most)
+        case Range(least, most_value, log=log):
+            scale: Callable[[float], float] = math.log if log else float
+            span = scale(most_value) - scale(least)
+            height = lambda value: (scale(float(value or 0) or least) - scale(least)) / span  # noqa: E731
+            return _Axis(name, f"{least:g}", f"{most_value:g}", height)
+
+
+def _axis_of_metric(sweep: Sweep, ended: Sequence[SweepTrial]) -> _Axis:
+    values = [trial.value for trial in ended if trial.value is not None]
+    least, span = min(values), (max(values) - min(values)) or 1.0
+    return _Axis(METRIC, f"{least:.4g}", f"{max(values):.4g}", lambda value: (float(value or 0) - least) / span)
+
+
+def _of(trial: SweepTrial, axis: str) -> Value:
+    params: Mapping[str, Value] = trial.params
+    return trial.value if axis == METRIC else params.get(axis)
+
+
+def _ranked(sweep: Sweep, ended: Iterable[SweepTrial]) -> list[SweepTrial]:
+    """The worst first."""
+    sign = 1 if sweep.goal == Sweep.Goal.MAXIMIZE else -1
+    return sorted(ended, key=lambda trial: sign * (trial.value or 0.0))
+
+
+def _text(value: Value) -> str:
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _figure(traces: Sequence[go.Scatter], *, x: dict[str, Any], y: dict[str, Any]) -> Figure:
+    common = {"automargin": True, "fixedrange": True}
+    layout = {
+        "template": "none",
+        "xaxis": common | x,
+        "yaxis": common | y,
+        "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"},
+        "margin": {"l": 56, "r": 24, "t": 16, "b": 40},
+        "height": 320,
+    }
+    figure: Figure = go.Figure(list(traces), layout).to_plotly_json()
+    figure["layout"].pop("template")
+    return figure
