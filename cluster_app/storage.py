@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from django.db import models
 
-from cluster_app.models import Engine, MissingStorage, Node, Storage
+from cluster_app.models import WITH_AGENTS, Engine, MissingStorage, Node, Storage
 
 TRIED_AGAIN_AFTER = timedelta(minutes=5)
 """Time for which jobs stay away from a node that did not have their storage: a mount may come back by itself."""
@@ -19,9 +19,16 @@ CONTAINERS = "(containers)"
 
 SITE, TRUSTED = "(site)", "(trusted)"
 """Stand among the storage of nodes of the site's own engines, and of those and machines that joined and are trusted."""
-PLACES = frozenset({SITE, TRUSTED})
+KEPT = "(kept)"
+"""Stands among the storage of nodes of engines without agents: what a job has saved there stays with the engine."""
+PLACES = frozenset({SITE, TRUSTED, KEPT})
 NOT_STORAGE = frozenset({CONTAINERS}) | PLACES
-WORDS = {CONTAINERS: "a container runtime", SITE: "a place at the site itself", TRUSTED: "the trust of the site"}
+WORDS = {
+    CONTAINERS: "a container runtime",
+    SITE: "a place at the site itself",
+    TRUSTED: "the trust of the site",
+    KEPT: "what the job has saved",
+}
 """For texts: a node has these, or has not."""
 
 
@@ -46,9 +53,8 @@ def needs_of(mounts: Collection[str], image: str, places: Iterable[str] = ()) ->
 def offers(containers: str, kind: str, *, trusted: bool) -> frozenset[str]:
     """Offers of a node, other than storage, that fulfil `needs_of`: by its container runtime and kind of engine."""
     own = kind != Engine.Kind.AGENT
-    return frozenset(
-        [*([CONTAINERS] if containers else []), *([SITE] if own else []), *([TRUSTED] if own or trusted else [])]
-    )
+    has = {CONTAINERS: bool(containers), SITE: own, TRUSTED: own or trusted, KEPT: kind not in WITH_AGENTS}
+    return frozenset(name for name, holds in has.items() if holds)
 
 
 OF_ENGINE = ("engine__kind", "engine__trusted")

@@ -335,6 +335,8 @@ MOTLEY_AGENT_ROOT: Path | None = env.path("MOTLEY_AGENT_ROOT", None)
 share it."""
 MOTLEY_AGENT_LEASE_S = env.int("MOTLEY_AGENT_LEASE_S", 240, validate=validate.Range(min=5, max=270))
 """Time after which such a machine has stopped its jobs if it is not heard: less than that after which it is lost."""
+MOTLEY_GANG_READY_S = env.int("MOTLEY_GANG_READY_S", 300, validate=validate.Range(min=5))
+"""Time for which servers that are ready wait for the others of their gang, before it is withdrawn."""
 MOTLEY_AGENT_CHECKPOINT_BYTES = env.int("MOTLEY_AGENT_CHECKPOINT_BYTES", 8 << 30, validate=validate.Range(min=1))
 """Largest archive of a job's checkpoints that is taken from such a machine."""
 MOTLEY_AGENT_UNPACKED_BYTES = env.int("MOTLEY_AGENT_UNPACKED_BYTES", 32 << 30, validate=validate.Range(min=1))

@@ -149,8 +149,8 @@ class EngineAdmin(Audited, admin.ModelAdmin[Engine]):
 class AgentAdmin(Audited, admin.ModelAdmin[Agent]):
     """Machines that joined; `manage.py jointoken` and REST make their tokens. A row is kept as a record of access."""
 
-    list_display = ("name", "state", "heard_at", "node", "team", "trusted", "joined_at")
-    list_filter = ("trusted", "team")
+    list_display = ("name", "state", "heard_at", "node", "team", "site", "trusted", "joined_at")
+    list_filter = ("site", "trusted", "team")
     search_fields = ("name",)
     fields = (
         "name",
@@ -158,6 +158,7 @@ class AgentAdmin(Audited, admin.ModelAdmin[Agent]):
         "heard_at",
         "node",
         "team",
+        "site",
         "trusted",
         "created_at",
         "joined_at",
@@ -169,7 +170,9 @@ class AgentAdmin(Audited, admin.ModelAdmin[Agent]):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Agent]:
         """With the state of each node: a query for all rows."""
-        node = Node.objects.filter(engine=OuterRef("engine__name")).annotate(shown=Concat("name", Value(": "), "state"))
+        node = Node.objects.filter(engine=OuterRef("engine__name"), name=OuterRef("name")).annotate(
+            shown=Concat("name", Value(": "), "state")
+        )
         agents = super().get_queryset(request).select_related("team")
         with_nodes: QuerySet[Agent] = agents.annotate(node=Subquery(node.values("shown")[:1]))
         return with_nodes

@@ -190,9 +190,11 @@ FACTORIES: dict[str, Callable[[EngineSetup], Engine]] = {
     EngineRow.Kind.LOCAL.value: _local,
     EngineRow.Kind.SLURM.value: _slurm,
     EngineRow.Kind.AGENT.value: lambda setup: AgentEngine(setup.name),
+    EngineRow.Kind.SERVERS.value: lambda setup: AgentEngine(setup.name),
 }
 OPTIONS: dict[str, Callable[[Mapping[str, Any]], object]] = {
     EngineRow.Kind.LOCAL.value: lambda options: refuse_unknown(options, []),
     EngineRow.Kind.SLURM.value: SlurmOptions.of,
     EngineRow.Kind.AGENT.value: lambda options: refuse_unknown(options, []),
+    EngineRow.Kind.SERVERS.value: lambda options: refuse_unknown(options, []),
 }

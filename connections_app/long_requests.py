@@ -59,6 +59,8 @@ def _number(limit: str | int) -> int:
 
 log_streams = LongRequests("streams of logs", most="MOTLEY_LOG_STREAMS", most_of_a_user="MOTLEY_USER_LOG_STREAMS")
 sessions = LongRequests("sessions", most="MOTLEY_SESSIONS", most_of_a_user="MOTLEY_USER_SESSIONS")
+server_sessions = LongRequests("sessions of servers", most="MOTLEY_SESSIONS", most_of_a_user="MOTLEY_SESSIONS")
+"""The other ends of sessions in ranks on servers, which their agents open."""
 log_searches = LongRequests("searches in logs", most=3, most_of_a_user=1)
 """Each keeps a thread of the web and a processor for seconds."""
 log_downloads = LongRequests("downloads of logs", most=4, most_of_a_user=2)

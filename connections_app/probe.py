@@ -3,7 +3,10 @@
 import json
 import logging
 import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
+from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
 
 from django.contrib.auth.base_user import AbstractBaseUser
@@ -47,9 +50,11 @@ with open(path) as file:
     assert file.read() == "written", path
 os.remove(path)
 print("wrote and read", path)
-print("the folder is shared: the service reads these lines there")
+given = json.loads(sys.argv[1])
+if given["shares_folder"]:
+    print("the folder is shared: the service reads these lines there")
 missing = []
-for name, path in json.loads(sys.argv[1]):
+for name, path in given["storage"]:
     if os.path.exists(path) and os.access(path, os.R_OK):
         print("storage", name, "is", "writable:" if os.access(path, os.W_OK) else "read-only:", path)
     else:
@@ -59,6 +64,46 @@ if missing:
     sys.exit("Storage that jobs cannot use on this node: " + ", ".join(missing))
 """
 """What a test runs, with the names and paths of storage as JSON; in words that an old Python understands, too."""
+SHARED = """\
+import time
+mark, nodes, rank = given["mark"], given["nodes"], int(os.environ["MOTLEY_NODE_RANK"])
+def beside(path, word, number):
+    return os.path.join(path, "{0}-{1}-{2}".format(mark, word, number))
+def seen(path, word):
+    found = os.listdir(path)  # a name that was missing once may be remembered as missing for a while
+    return [n for n in range(len(nodes)) if os.path.basename(beside(path, word, n)) in found]
+def wait(folders, word):
+    until = time.time() + given["wait_s"]
+    while time.time() < until and any(len(seen(path, word)) < len(nodes) for _, path in folders):
+        time.sleep(0.2)
+folders = [(name, path) for name, path in given["storage"] if os.path.isdir(path) and os.access(path, os.W_OK)]
+for _, path in folders:
+    open(beside(path, "token", rank), "w").close()
+wait(folders, "token")
+strangers = []
+for name, path in folders:
+    there = seen(path, "token")
+    lack = [nodes[n] for n in range(len(nodes)) if n not in there]
+    print("storage", name, "is not shared with " + ", ".join(lack) if lack else "is shared by all servers")
+    owners = [(nodes[n], os.stat(beside(path, "token", n)).st_uid) for n in there]
+    strangers += ["{0} ({1})".format(*one) for one in owners if one[1] != os.getuid()]
+    known = os.path.exists(beside(path, "token", "service"))
+    print("storage", name, "is", "seen by the service" if known else "not seen by the service")
+    open(beside(path, "read", rank), "w").close()
+if rank == 0:
+    wait(folders, "read")
+    for _, path in folders:
+        for entry in os.listdir(path):
+            if entry.startswith(mark) and not entry.endswith("service"):
+                os.remove(os.path.join(path, entry))
+if strangers:
+    text = "Files of the same account have another number here, {0}: give it one number on all servers: {1}"
+    sys.exit(text.format(os.getuid(), ", ".join(sorted(set(strangers)))))
+"""
+"""What a test of several servers runs after that: each writes a file to each storage, and looks for those of the others
+and of the service. The first removes them when all have looked."""
+SEEN_WITHIN_S = 45.0
+"""A network file system may remember for half a minute that a file was missing."""
 
 
 def ask_for_probe(engine: EngineRow, *, actor: AbstractBaseUser | None) -> EngineProbe:
@@ -102,25 +147,27 @@ def _give_up(probe: EngineProbe, engine: Engine, now: datetime, message: str) ->
 
 
 def _launch(probe: EngineProbe, engine: Engine, now: datetime) -> None:
-    node = _node_for(probe.engine)
-    if node is None:
+    nodes = _nodes_for(probe.engine)
+    if not nodes:
         _wait(probe, _no_node(probe.engine))
         return
-    engine.launch(_command(probe, node))
-    EngineProbe.objects.filter(pk=probe.pk).update(node=node, launched_at=now, message="")
+    if len(nodes) > 1:
+        _leave_tokens(probe, nodes[0])
+    engine.launch(_command(probe, nodes))
+    EngineProbe.objects.filter(pk=probe.pk).update(node=nodes[0], nodes=nodes, launched_at=now, message="")
 
 
-def _node_for(engine: EngineRow) -> str | None:
+def _nodes_for(engine: EngineRow) -> list[str]:
     """A healthy node of the inventory, else one that the engine reports, so that it can be tested before it is added.
 
-    None that was put to sleep: its health says nothing, and an engine may report it for a while.
+    Of the site's servers all healthy ones, which are tested together. None that was put to sleep: its health says
+    nothing, and an engine may report it for a while.
     """
     nodes = Node.objects.filter(engine=engine, health=Node.Health.HEALTHY, engine_reason="", power=None)
     off = set(Node.objects.filter(engine=engine).exclude(power=None).values_list("name", flat=True))
-    reported = (name for name, found in sorted(engine.inventory.items()) if found.get("state") == NodeState.OK)
-    return nodes.order_by("name").values_list("name", flat=True).first() or next(
-        (name for name in reported if name not in off), None
-    )
+    reported = [name for name, found in sorted(engine.inventory.items()) if found.get("state") == NodeState.OK]
+    known = list(nodes.order_by("name").values_list("name", flat=True)) or [one for one in reported if one not in off]
+    return known if engine.kind == EngineRow.Kind.SERVERS else known[:1]
 
 
 def _no_node(engine: EngineRow) -> str:
@@ -129,17 +176,44 @@ def _no_node(engine: EngineRow) -> str:
     return (why_not_in_service(node, engine) if node else "") or f"The engine {engine.name} reports no healthy node."
 
 
-def _command(probe: EngineProbe, node: str) -> Launch:
+def _command(probe: EngineProbe, nodes: Sequence[str]) -> Launch:
     python = str(probe.engine.options.get("python", "python3"))
+    given = {
+        "storage": _storage(probe.engine, nodes[0]),
+        "shares_folder": not probe.engine.has_agents,
+        "mark": _mark_of(probe),
+        "nodes": list(nodes),
+        "wait_s": SEEN_WITHIN_S,
+    }
+    script = SCRIPT + SHARED if len(nodes) > 1 else SCRIPT
+    of_ranks = {"CUDA_VISIBLE_DEVICES": "", "MOTLEY_NUM_NODES": str(len(nodes))}
     return Launch(
         attempt=probe.attempt,
         job=str(uuid5(NAMESPACE_URL, f"motley:probe:{probe.engine.name}")),
-        command=shlex.join([python, "-c", SCRIPT, json.dumps(_storage(probe.engine, node))]),
-        tasks=[NodeLaunch(node, {"CUDA_VISIBLE_DEVICES": ""})],
+        command=shlex.join([python, "-c", script, json.dumps(given)]),
+        tasks=[NodeLaunch(node, {**of_ranks, "MOTLEY_NODE_RANK": str(rank)}) for rank, node in enumerate(nodes)],
         log_limit_bytes=LOG_BYTES,
         grace=GRACE,
         time_limit=PATIENCE,
     )
+
+
+def _mark_of(probe: EngineProbe) -> str:
+    """Beginning of the names of the files of a test of several servers."""
+    return f".motley-test-{probe.pk}"
+
+
+def _tokens(probe: EngineProbe, node: str) -> Iterator[Path]:
+    """The files of the service in a test of several servers."""
+    for _, path in _storage(probe.engine, node):
+        yield Path(path) / f"{_mark_of(probe)}-token-service"
+
+
+def _leave_tokens(probe: EngineProbe, node: str) -> None:
+    """Write a file to each storage that this machine has under the same path."""
+    for token in _tokens(probe, node):
+        with suppress(OSError):  # it is not mounted here, or is not ours to write
+            token.touch(mode=0o644)
 
 
 def _storage(engine: EngineRow, node: str) -> list[tuple[str, str]]:
@@ -156,8 +230,8 @@ def _note(probe: EngineProbe, engine: Engine, report: AttemptReport, now: dateti
             passed = report.phase is Phase.ENDED and report.exit_code == 0
             said = report.message or f"It exited with {report.exit_code}."
             _finish(probe, now, message="" if passed else said, passed=passed, log=_log_of(probe, engine))
-            if passed:
-                storage_was_found(probe.node)
+            for node in probe.nodes if passed else ():
+                storage_was_found(node)
         case Phase.UNKNOWN:  # the launch was lost: it is sent again
             EngineProbe.objects.filter(pk=probe.pk).update(launched_at=None)
         case _ if report.message and report.message != probe.message:
@@ -165,9 +239,14 @@ def _note(probe: EngineProbe, engine: Engine, report: AttemptReport, now: dateti
 
 
 def _log_of(probe: EngineProbe, engine: Engine) -> str:
-    """The last bytes of what it printed, errors after output."""
-    data = b"".join(engine.logs(probe.attempt, stream, 0, 0, 2 * LOG_BYTES).data for stream in OUTPUT)
-    return data[-LOG_SHOWN_BYTES:].decode(errors="replace").replace("\0", "")
+    """The last bytes of what each rank printed, errors after output."""
+    return "\n".join(_log_of_rank(probe, engine, rank) for rank in range(max(len(probe.nodes), 1))).replace("\0", "")
+
+
+def _log_of_rank(probe: EngineProbe, engine: Engine, rank: int) -> str:
+    data = b"".join(engine.logs(probe.attempt, stream, rank, 0, 2 * LOG_BYTES).data for stream in OUTPUT)
+    head = f"{probe.nodes[rank]}:\n" if len(probe.nodes) > 1 else ""
+    return head + data[-LOG_SHOWN_BYTES:].decode(errors="replace")
 
 
 def _wait(probe: EngineProbe, message: str) -> None:
@@ -177,3 +256,6 @@ def _wait(probe: EngineProbe, message: str) -> None:
 def _finish(probe: EngineProbe, now: datetime, *, message: str, passed: bool = False, log: str = "") -> None:
     ended = {"ended_at": now, "passed": passed, "message": message[:500], "log": log}
     EngineProbe.objects.filter(pk=probe.pk, ended_at=None).update(**ended)
+    for token in _tokens(probe, probe.node) if len(probe.nodes) > 1 else ():
+        with suppress(OSError):
+            token.unlink()

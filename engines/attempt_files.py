@@ -115,6 +115,8 @@ class LaunchFile(TypedDict):
     """Lease without which the attempt stops by itself."""
     masked: NotRequired[list[str]]
     """Texts that are masked in logs; never written to the file."""
+    waits: NotRequired[bool]
+    """Whether the ranks, once they are prepared, wait for the file `go`."""
     hooks: NotRequired[HooksFile | None]
 
 
@@ -176,6 +178,8 @@ class AttemptFolder:
         self.checkpoints = path / "checkpoints.tar.gz"
         self.restored = path / "restored"
         self.session_socket = path / "session"
+        self.go = path / "go"
+        """Its existence lets the prepared ranks of a gang start their command."""
         self.job_writable = path / "job"
         """The only folder that the job may write to; all others belong to the service."""
 
@@ -184,6 +188,10 @@ class AttemptFolder:
 
     def progress_lines(self, rank: int) -> Path:
         return self.job_writable / f"progress.{rank}.jsonl"
+
+    def ready(self, rank: int) -> Path:
+        """File of a rank that is prepared, and waits for `go`."""
+        return self.path / f"ready.{rank}"
 
     def is_supervised(self) -> bool:
         return is_locked(self.lock)

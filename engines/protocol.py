@@ -53,6 +53,8 @@ class SiteReason(StrEnum):
     """A node did not have a storage under its path, or the account of jobs may not read it there."""
     GPU_FAULT = "gpu_fault"
     """The site's hook before the job failed on a GPU: the job was not started."""
+    NOT_READY = "not_ready"
+    """A server of the gang was not ready in time, or could not be: no rank was started."""
 
 
 class CpuLimit(StrEnum):
@@ -162,6 +164,11 @@ class Launch:
     most_processes: int = 0
     """Processes and threads that a rank may have; without cgroups, that its account may have on the node, unless that
     is root. 0: no limit."""
+    master_address: str = ""
+    """Address of rank 0, where the ranks are on several machines of which each is told only of its own; empty: the
+    engine knows it."""
+    waits: bool = False
+    """Whether the ranks, once prepared, wait for `LocalEngine.go`: others of the gang are on other machines."""
     account: str = ""
     """Unix account to run as, where the service is root; empty: that of the engine. A job keeps that of its first
     attempt."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 JOB = r"/api/v1/jobs/[0-9a-f-]{36}"
-SESSION = re.compile(JOB + "/session")
+SESSION = re.compile(JOB + "/session|/api/v1/agent/sessions/[0-9a-f]{32}")
 EVENTS = re.compile(JOB + "/logs")
 KEPT = re.compile("/livez|/readyz|/healthz/scheduler|/api/v1/agent/(sync|join)")
 

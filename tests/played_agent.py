@@ -20,10 +20,12 @@ JOINING = Joining(VERSION, "machine", "agent_secret", DESK, emulated=True, notic
 class Played:
     """An agent whose every message is the test's."""
 
-    def __init__(self, lab: Lab, name: str = "desk", *, trusted: bool = True, joining: Joining = JOINING) -> None:
+    def __init__(
+        self, lab: Lab, name: str = "desk", *, trusted: bool = True, joining: Joining = JOINING, site: bool = False
+    ) -> None:
         self.lab, self.name, self.token = lab, name, joining.token
         self.mark = ""
-        self.agent, self.join_token = issue_join_token(name, trusted=trusted, actor=None, now=lab.now)
+        self.agent, self.join_token = issue_join_token(name, trusted=trusted, actor=None, now=lab.now, site=site)
         self.joined = self.join(joining)
 
     def join(self, joining: Joining) -> int:

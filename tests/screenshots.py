@@ -78,6 +78,7 @@ PAGES = {
     "client": "client/",
 }
 ADMINISTRATOR = {
+    "add-server": "cluster/add-server",
     "home-admin": "",
     "cluster-admin": "cluster",
     "policies-admin": "policies",

@@ -21,6 +21,7 @@ from motley_client.commands import (
     sbatch,
     scheduling,
     secrets,
+    servers,
     sessions,
     simulate,
     slurm,
@@ -93,6 +94,7 @@ app.add_typer(recurring.recurring, cls=Verbs, name="recurring")
 app.add_typer(sweeps.sweep, cls=Verbs, name="sweep")
 app.add_typer(windows.window, cls=Verbs, name="window")
 app.add_typer(cluster.gpu_type_group, cls=Verbs, name="gpu-type")
+app.add_typer(servers.server, cls=Verbs, name="server")
 app.add_typer(teams.team, cls=Verbs, name="team")
 app.add_typer(team_limits.quota, cls=Verbs, name="quota")
 app.add_typer(team_limits.budget, cls=Verbs, name="budget")

@@ -46,6 +46,7 @@ from motley_client.responses import (
     MergedLog,
     MonthlyReport,
     NewNotificationTarget,
+    NewServer,
     NewToken,
     Node,
     Notification,
@@ -621,6 +622,10 @@ class Client(Connection):
 
     def node(self, name: str) -> Node:
         return cast("Node", self._json("GET", url_path("nodes", name)))
+
+    def add_server(self, name: str) -> NewServer:
+        """Make a join token for a server of the site: its agent joins with it. Administrators only."""
+        return cast("NewServer", self._json("POST", "agents", json={"name": name, "site": True}))
 
     def cordon(self, name: str, *, reason: str) -> Node:
         """Start no new jobs on the node; running jobs continue. Administrators only."""

@@ -57,6 +57,7 @@ class Connection:
         """
         if not (token.isascii() and token.isprintable()):
             raise AuthError("The token contains invalid characters: copy it again.")
+        self.url = url.rstrip("/")
         self._patience_s, self._poll_s = patience_s, poll_s
         default = Retry(
             total=retries, backoff_factor=0.1, max_backoff_wait=MAX_RETRY_WAIT_S, total_timeout=MAX_RETRY_WAIT_S
@@ -68,7 +69,7 @@ class Connection:
             allowed_methods=["POST"], status_forcelist={*default.status_forcelist, IN_PROGRESS}
         )
         self._http = httpx.Client(
-            base_url=f"{url.rstrip('/')}/api/v1/",
+            base_url=f"{self.url}/api/v1/",
             headers={"Authorization": f"Bearer {token}", "Accept": "application/json"},
             timeout=timeout_s,
             # Without one it makes a second for asyncio, and each reads the authorities of TLS: 27 ms of CPU time.

@@ -491,6 +491,24 @@ class JobFolder(TypedDict):
 # -- the cluster -------------------------------------------------------------------------------------------------
 
 
+class NewServer(TypedDict):
+    """A machine that may join now."""
+
+    name: str
+    trusted: bool
+    site: bool
+    team: str | None
+    state: str
+    created_at: str
+    join_expires_at: str
+    joined_at: str | None
+    heard_at: str | None
+    left_at: str | None
+    revoked_at: str | None
+    token: str
+    """The join token, shown this once."""
+
+
 class Node(TypedDict):
     name: str
     gpu_type: str

@@ -1,6 +1,6 @@
 """Inventory: GPU types, engines, nodes, GPUs, storage, and the history of nodes."""
 
-from cluster_app.models.engine import LOCAL_ENGINE, Engine
+from cluster_app.models.engine import LOCAL_ENGINE, SERVERS_ENGINE, WITH_AGENTS, Engine
 from cluster_app.models.gpu import MOST_GPUS_PER_NODE, Gpu, slowness_in_words
 from cluster_app.models.gpu_type import GpuType
 from cluster_app.models.node import (
@@ -27,8 +27,10 @@ __all__ = [
     "MOST_GPUS_PER_NODE",
     "POWERED_DOWN",
     "RETIRED_AT",
+    "SERVERS_ENGINE",
     "SUSPECT_AFTER",
     "UNHEARD",
+    "WITH_AGENTS",
     "Engine",
     "Gpu",
     "GpuType",

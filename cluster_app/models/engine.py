@@ -13,6 +13,7 @@ class Engine(models.Model):
         LOCAL = "local", "local: processes on this machine"
         SLURM = "slurm", "Slurm: jobs of a Slurm cluster"
         AGENT = "agent", "agent: a machine that has joined with a token"
+        SERVERS = "servers", "servers: the site's own machines, each with an agent"
 
     name = models.CharField(max_length=40, unique=True, validators=[name_is_plain], help_text="As nodes name it: hpc.")
     kind = models.CharField(max_length=20, choices=Kind.choices)
@@ -37,11 +38,18 @@ class Engine(models.Model):
     class Meta:
         ordering = ("name",)
         constraints = [
-            models.CheckConstraint(condition=Q(kind__in=("agent", "local", "slurm")), name="engine_kind_known")
+            models.CheckConstraint(
+                condition=Q(kind__in=("agent", "local", "servers", "slurm")), name="engine_kind_known"
+            )
         ]
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def has_agents(self) -> bool:
+        """Whether agents fetch its commands and write its reports."""
+        return self.kind in WITH_AGENTS
 
     @property
     def answers(self) -> bool:
@@ -56,3 +64,6 @@ class Engine(models.Model):
 
 LOCAL_ENGINE = "local"
 """Name of the engine of this machine, which a migration adds."""
+SERVERS_ENGINE = "servers"
+"""Name of the engine of the site's own servers, which the first of them adds."""
+WITH_AGENTS = (Engine.Kind.AGENT, Engine.Kind.SERVERS)

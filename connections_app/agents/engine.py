@@ -1,4 +1,6 @@
-"""Engine of one agent: commands are rows that the agent fetches, reports are rows that the agent has written.
+"""Engine of agents: commands are rows that the agents fetch, reports are rows that the agents have written.
+
+A volunteer's machine is an engine by itself; the servers of the site are one engine, whose gangs span them.
 
 No method waits for a network. A launch is withdrawn only while no agent can have it; after that, the agent says what
 became of it, or the lease has ended it (see `engines.lease_file`).
@@ -9,17 +11,19 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from math import inf
-from time import monotonic
 from uuid import UUID
 
 from django.db import transaction
 from django.utils import timezone
 
 from cluster_app.storage import Volunteers
+from connections_app.agents.gang_report import RankReport, gang_report
+from connections_app.agents.gangs import STOP_COLUMNS, stop_row
 from connections_app.agents.reports import report_of
+from connections_app.agents.sessions import listening_command
+from connections_app.agents.silence import is_heard, is_recent, lease_is_over
 from connections_app.agents.uploads import attempt_folder, discard, readings_of, size_of
-from connections_app.models import Agent, AgentAttempt
+from connections_app.models import Agent, AgentAttempt, EngineProbe
 from engines.agent.codec import BadMessage, decode, encode
 from engines.gpu_readings import emulated_readings
 from engines.linux import seconds_since_boot
@@ -48,65 +52,66 @@ from jobs_app.models import Attempt, Job
 from jobs_app.secrets import seal
 from jobs_app.submission.volunteers import volunteers_now
 
-SILENT_AFTER_S = 10.0
-"""Without a new message for so long, the node is reported as silent: its heartbeats end."""
-last_news: dict[str, tuple[tuple[int, datetime | None], float]] = {}
-"""By the agent's name: its last new message, and when this process found it. Engines are made anew at will."""
-NEVER = -inf
+FAULT_KEPT = timedelta(minutes=5)
+"""For so long a server that was not ready for a gang gets no new jobs: the cause may pass by itself."""
 last_readings: dict[str, tuple[datetime | None, int]] = {}
 """By the agent's name: when it joined, and the number of the readings that this process used last. Agents send them
 more often than the service looks, so each process finds new ones."""
 
 
 class AgentEngine:
-    """The engine of the agent with this name.
-
-    Whether the agent is heard is told by the count of its messages and our own monotonic clock. Only of the message
-    that a new process finds first, its time is compared with this machine's.
-    """
+    """The engine of this name, whose agents are one volunteer's, or those of the site's servers."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def nodes(self) -> list[NodeReport]:
-        return [_node_of(self._agent())]
+        return nodes_of(self._name, self._agents())
 
     def sync_drains(self, wanted: Mapping[str, str]) -> dict[str, str]:
-        return {}  # its owner does with it as the owner likes
+        return {}  # nobody else gives out what is on such a machine
 
     def power_command(self, node: str, *, wake: bool) -> PowerCommand | None:
         return None
 
     @transaction.atomic
     def launch(self, launch: Launch) -> None:
-        """Store the launch for the agent, encrypted because it has the job's secrets; none for a stopped attempt."""
-        row = AgentAttempt.objects.select_for_update().filter(attempt=launch.attempt).first()
-        if row is not None and not _is_lost(row):
+        """Store the launch for each agent of the gang, encrypted because it has the job's secrets.
+
+        None for an attempt that was stopped; one that both sides have lost is stored anew.
+        """
+        known = list(AgentAttempt.objects.select_for_update().filter(attempt=launch.attempt).order_by("rank"))
+        if known and not all(map(_is_lost, known)):
             return
-        agent = self._agent()
-        if agent.revoked_at is not None:
-            raise NodeFault(f"The machine {self._name} may no longer work here: its token was revoked.")
-        if launch.secrets and not agent.trusted:
-            raise NodeFault(f"The machine {self._name} is not trusted with secrets (any more).")
-        if _is_withheld(launch.attempt, agent):
-            raise NodeFault(f"The job, or its team, does not allow it on the machine {self._name} (any more).")
-        facts = {"agent": agent, "job": UUID(launch.job), "launch": seal(json.dumps(encode(launch))), "report": None}
-        AgentAttempt.objects.update_or_create(attempt=launch.attempt, defaults=facts)
+        gang = _gang_of(launch, self._agents())
+        _refuse_launch(launch, gang)
+        for rank, agent in enumerate(gang):
+            own = json.dumps(encode(_part_of(launch, rank, gang)))
+            facts = {"job": UUID(launch.job), "launch": seal(own), "report": None, "ready_at": None, "go_at": None}
+            place = {"agent": agent, "ranks": len(gang)}
+            AgentAttempt.objects.update_or_create(attempt=launch.attempt, rank=rank, defaults=facts | place)
 
     @transaction.atomic
     def stop(self, attempt: int, *, reason: StopReason, grace: timedelta) -> None:
-        """Store the stop for the agent; a launch not yet fetched is withdrawn. A repeat may shorten the grace period.
+        """Store the stop for the agents; a launch not yet fetched is withdrawn. A repeat may shorten the grace period.
 
-        Of an attempt that was not launched, a row stays behind: a launch that comes late finds it.
+        Of an attempt that was not launched, rows stay behind: a launch that comes late finds them.
         """
-        new = {"agent": self._agent(), "job": _job_of(attempt)}
-        row, _ = AgentAttempt.objects.select_for_update().get_or_create(attempt=attempt, defaults=new)
-        grace_s = max(grace.total_seconds(), 0.0)
-        row.stop_grace_s = min(row.stop_grace_s, grace_s) if row.stop_reason else grace_s
-        row.stop_reason = row.stop_reason or reason
-        if row.delivered_at is None:
-            row.launch, row.forgotten = "", True
-        row.save(update_fields=["stop_reason", "stop_grace_s", "launch", "forgotten"])
+        rows = list(AgentAttempt.objects.select_for_update().filter(attempt=attempt).order_by("rank"))
+        rows = rows or self._unlaunched(attempt)
+        for row in rows:
+            stop_row(row, reason=reason, grace_s=max(grace.total_seconds(), 0.0))
+        AgentAttempt.objects.bulk_update(rows, STOP_COLUMNS)
+
+    def _unlaunched(self, attempt: int) -> list[AgentAttempt]:
+        """New rows of an attempt that was not launched."""
+        agents = {agent.name: agent for agent in self._agents()}
+        gang = [agents[node] for node in _nodes_of(attempt) if node in agents] or [*agents.values()][:1]
+        job = _job_of(attempt)
+        return [
+            AgentAttempt.objects.create(agent=agent, attempt=attempt, job=job, rank=rank, ranks=len(gang))
+            for rank, agent in enumerate(gang)
+        ]
 
     def lower(self, attempt: int, shares: Sequence[NodeShare]) -> None:
         """Do nothing: CPUs and memory of a job on such a machine are fixed when it starts."""
@@ -118,7 +123,7 @@ class AgentEngine:
         return JoinedMachines().read_gpus({self._name: gpus})
 
     def logs(self, attempt: int, stream: Stream, rank: int, offset: int, limit: int = 65536) -> LogChunk:
-        row = AgentAttempt.objects.filter(attempt=attempt).first()
+        row = AgentAttempt.objects.filter(attempt=attempt, rank=rank).first()
         over = row is None or row.forgotten or row.handed_over
         return read_log(attempt_folder(attempt), stream, rank, offset, limit, over=over)
 
@@ -129,11 +134,18 @@ class AgentEngine:
         raise NoSuchFile
 
     def session(self, attempt: int, rank: int) -> SessionCommand:
-        raise EngineError("There are no sessions on a machine that joined: the service cannot reach it.")
+        row = AgentAttempt.objects.filter(attempt=attempt, rank=rank).select_related("agent").first()
+        if row is None or not row.agent.rights.sessions:
+            raise EngineError("There are no sessions on a machine that joined: the service cannot reach it.")
+        if not is_heard(row.agent):
+            raise EngineError(f"The server {row.agent.name} is not heard: there is no session until it is.")
+        return listening_command(attempt, rank)
 
     def attempts(self) -> dict[int, bool]:
-        rows = AgentAttempt.objects.filter(agent__name=self._name)
-        return {row.attempt: row.forgotten or row.handed_over for row in rows}
+        found: dict[int, bool] = {}
+        for row in AgentAttempt.objects.filter(agent__engine__name=self._name):
+            found[row.attempt] = found.get(row.attempt, True) and (row.forgotten or row.handed_over)
+        return found
 
     def sizes(self, jobs: Mapping[str, Sequence[int]]) -> dict[str, int]:
         return {job: size_of(job, list(attempts)) for job, attempts in jobs.items()}
@@ -143,11 +155,12 @@ class AgentEngine:
             discard(job, list(attempts))
             AgentAttempt.objects.filter(attempt__in=list(attempts), forgotten=True).delete()
 
-    def _agent(self) -> Agent:
-        agent = Agent.objects.filter(name=self._name).first()
-        if agent is None:
+    def _agents(self) -> list[Agent]:
+        """Its agents, by name."""
+        agents = list(Agent.objects.filter(engine__name=self._name).order_by("name"))
+        if not agents:
             raise NotJoined(self._name)
-        return agent
+        return agents
 
 
 class NotJoined(EngineError):
@@ -160,21 +173,31 @@ class NotJoined(EngineError):
 class JoinedMachines:
     """All agents, polled together in one query."""
 
-    def nodes(self, names: Collection[str]) -> dict[str, NodeReport | Exception]:
-        """Reports of the machines by name; an error in place of a report that cannot be read."""
-        agents = {agent.name: agent for agent in Agent.objects.filter(name__in=names)}
-        return {name: _node_or_fault(agents[name]) if name in agents else NotJoined(name) for name in names}
+    def nodes(self, names: Collection[str]) -> dict[str, list[NodeReport] | Exception]:
+        """Reports of the machines by engine; an error in place of those that cannot be read."""
+        of_engine: dict[str, list[Agent]] = {name: [] for name in names}
+        for agent in Agent.objects.filter(engine__name__in=names).select_related("engine").order_by("name"):
+            of_engine[str(agent.engine)].append(agent)
+        return {name: _nodes_or_fault(name, agents) for name, agents in of_engine.items()}
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
         wanted, now = list(attempts), timezone.now()
-        rows = {row.attempt: row for row in AgentAttempt.objects.filter(attempt__in=wanted).select_related("agent")}
-        return [report_of(attempt, rows.get(attempt), now) for attempt in wanted]
+        rows: dict[int, list[AgentAttempt]] = {attempt: [] for attempt in wanted}
+        known = AgentAttempt.objects.filter(attempt__in=wanted).select_related("agent")
+        for row in known.order_by("attempt", "rank"):
+            rows[row.attempt].append(row)
+        return [_report_of_rows(attempt, of_ranks, now) for attempt, of_ranks in rows.items()]
 
     def read_gpus(self, gpus: Mapping[str, Sequence[WatchedGpu]]) -> list[GpuReading]:
-        """The latest readings of the machines by name, each once; generated ones for emulated GPUs."""
-        agents = Agent.objects.filter(name__in=gpus).only("name", "joined_at", "heard_at", "gpus_read", "gpu_readings")
-        told = [one for agent in agents for one in readings_of(_new_readings(agent), gpus[agent.name])]
-        return [*told, *emulated_readings([gpu for of in gpus.values() for gpu in of], seconds_since_boot())]
+        """The latest readings of the machines of these engines, each once; generated ones for emulated GPUs."""
+        watched = [gpu for of in gpus.values() for gpu in of]
+        of_node: dict[str, list[WatchedGpu]] = {gpu.node: [] for gpu in watched}
+        for gpu in watched:
+            of_node[gpu.node].append(gpu)
+        columns = ("name", "joined_at", "heard_at", "gpus_read", "gpu_readings")
+        agents = Agent.objects.filter(name__in=of_node, engine__name__in=gpus).only(*columns)
+        told = [one for agent in agents for one in readings_of(_new_readings(agent), of_node[agent.name])]
+        return [*told, *emulated_readings(watched, seconds_since_boot())]
 
     def stop(self, attempt: int, *, reason: StopReason, grace: timedelta) -> None:
         name = Attempt.objects.filter(pk=attempt).values_list("engine", flat=True).get()
@@ -185,27 +208,100 @@ def _new_readings(agent: Agent) -> list[GpuReading]:
     """The agent's latest readings, unless this process has returned them before or another release wrote them."""
     latest, known = (agent.joined_at, agent.gpus_read), last_readings.get(agent.name)
     last_readings[agent.name] = latest
-    if latest == known or (known is None and not _is_recent(agent)):
+    if latest == known or (known is None and not is_recent(agent)):
         return []
     with suppress(BadMessage):
         return [decode(GpuReading, one) for one in agent.gpu_readings]
     return []
 
 
-def _node_or_fault(agent: Agent) -> NodeReport | Exception:
+def _report_of_rows(attempt: int, rows: Sequence[AgentAttempt], now: datetime) -> AttemptReport:
+    """Report on the attempt; that of a volunteer's machine is its own."""
+    if not rows or not rows[0].agent.site:
+        return report_of(attempt, rows[0] if rows else None, now)
+    ranks = [
+        RankReport(
+            row.rank,
+            row.agent.name,
+            report_of(attempt, row, now),
+            lease_is_over=lease_is_over(row.agent),
+            cause=row.cause,
+            note=row.cause_note,
+        )
+        for row in rows
+    ]
+    first = rows[0]
+    return gang_report(attempt, ranks, first.delivered_at if first.ranks == 1 else first.go_at)
+
+
+def _nodes_or_fault(name: str, agents: Sequence[Agent]) -> list[NodeReport] | Exception:
     try:
-        return _node_of(agent)
+        return nodes_of(name, agents)
     except Exception as error:  # as an agent of another release, or a broken one, has left it
         return error
+
+
+def nodes_of(name: str, agents: Sequence[Agent]) -> list[NodeReport]:
+    """Reports of the machines of an engine; a server whose report cannot be read is silent by itself."""
+    if not agents:
+        raise NotJoined(name)
+    return [_server_of(agent) if agent.site else _node_of(agent) for agent in agents]
+
+
+def _server_of(agent: Agent) -> NodeReport:
+    """Report of a server: one that was not ready for its last gang gets no new jobs for a while."""
+    try:
+        report = _node_of(agent)
+    except BadMessage as error:
+        return NodeReport(agent.name, state=NodeState.SILENT, reason=f"its report cannot be read: {error}")
+    is_late = agent.fault_at is not None and abs(timezone.now() - agent.fault_at) < FAULT_KEPT
+    return (
+        replace(report, state=NodeState.CORDONED, reason=agent.fault) if is_late and report.state.is_heard else report
+    )
 
 
 def _node_of(agent: Agent) -> NodeReport:
     """Report of the machine under its own name; use of the machine by its owner is not reported."""
     own = {"name": agent.name, "foreign_gpus": 0, "foreign_cpus": 0, "foreign_memory_mib": 0}
     report = replace(decode(NodeReport, agent.node_report), **own)  # type: ignore[arg-type]  # names of fields
-    if agent.revoked_at is None and _is_heard(agent):
+    if agent.revoked_at is None and is_heard(agent):
         return report
     return replace(report, state=NodeState.SILENT, reason="its agent has not been heard")
+
+
+def _gang_of(launch: Launch, agents: Sequence[Agent]) -> list[Agent]:
+    """The agents of the launch, in the order of ranks; a volunteer's machine is alone in its engine."""
+    if not agents[0].site:
+        return list(agents[:1])
+    of_node = {agent.name: agent for agent in agents}
+    if gone := [task.node for task in launch.tasks if task.node not in of_node]:
+        raise NodeFault(f"No server of the site is {', '.join(gone)} (any more).")
+    return [of_node[task.node] for task in launch.tasks]
+
+
+def _part_of(launch: Launch, rank: int, gang: Sequence[Agent]) -> Launch:
+    """The launch of one rank."""
+    if len(gang) == 1:
+        return launch
+    address = gang[0].node_report.get("address", "")
+    return replace(launch, tasks=[launch.tasks[rank]], master_address=address, waits=True)
+
+
+def _refuse_launch(launch: Launch, gang: Sequence[Agent]) -> None:
+    """Raise `NodeFault` for a machine that may not have the launch (any more)."""
+    for agent in gang:
+        if agent.revoked_at is not None:
+            raise NodeFault(f"The machine {agent.name} may no longer work here: its token was revoked.")
+        if launch.secrets and not agent.rights.secrets:
+            raise NodeFault(f"The machine {agent.name} is not trusted with secrets (any more).")
+        if launch.workdir is not None and not agent.rights.storage:
+            raise NodeFault(f"The machine {agent.name} has no file system of the site for the job's `workdir`.")
+        if len(gang) > 1 and not agent.rights.gangs:
+            raise NodeFault(f"The machine {agent.name} cannot be reached by the others of a gang.")
+        if _is_withheld(launch.attempt, agent):
+            raise NodeFault(f"The job, or its team, does not allow it on the machine {agent.name} (any more).")
+    if len(gang) > 1 and not gang[0].node_report.get("address"):
+        raise NodeFault(f"The other servers find no address of {gang[0].name}: start its agent with --address.")
 
 
 def _is_lost(row: AgentAttempt) -> bool:
@@ -216,6 +312,8 @@ def _is_lost(row: AgentAttempt) -> bool:
 
 def _is_withheld(attempt: int, agent: Agent) -> bool:
     """Whether the present settings of the job or its team forbid this machine; tests of the engine have neither."""
+    if agent.site:
+        return False
     allowed = Job.objects.filter(attempts=attempt).values_list(volunteers_now(), flat=True).first()
     return allowed == Volunteers.NONE or (allowed == Volunteers.TRUSTED and not agent.trusted)
 
@@ -225,16 +323,8 @@ def _job_of(attempt: int) -> UUID:
     return Attempt.objects.filter(pk=attempt).values_list("job_id", flat=True).first() or UUID(int=0)
 
 
-def _is_heard(agent: Agent) -> bool:
-    """Whether a new message has arrived lately: the one that a new process finds may be a week old."""
-    news = agent.told, agent.heard_at
-    known, at = last_news.get(agent.name, (None, NEVER))
-    if news != known:
-        at = monotonic() if known or _is_recent(agent) else NEVER
-        last_news[agent.name] = news, at
-    return bool(agent.told) and monotonic() - at <= SILENT_AFTER_S
-
-
-def _is_recent(agent: Agent) -> bool:
-    """Whether the last message has come lately by the clocks of two processes of the service."""
-    return agent.heard_at is not None and abs((timezone.now() - agent.heard_at).total_seconds()) <= SILENT_AFTER_S
+def _nodes_of(attempt: int) -> list[str]:
+    """Names of the nodes of an attempt, in the order of ranks; of a test of the engine, its one."""
+    if attempt < 0:
+        return list(EngineProbe.objects.filter(pk=-attempt).values_list("nodes", flat=True).first() or [])
+    return list(Attempt.objects.filter(pk=attempt).values_list("nodes", flat=True).first() or [])

@@ -16,11 +16,11 @@ from audit_app.models import Action
 from audit_app.services import note
 from cluster_app.errors import GpuTypeRetired, NodeRetired
 from cluster_app.lending import hours_of
-from cluster_app.models import MOST_GPUS_PER_NODE, Engine, Gpu, Node, name_is_plain
+from cluster_app.models import MOST_GPUS_PER_NODE, SERVERS_ENGINE, WITH_AGENTS, Engine, Gpu, Node, name_is_plain
 from cluster_app.services import add_node
 from connections_app.agents.agent_replacement import leave_attempts_behind
 from connections_app.errors import AgentRefused, NoSuchAgent
-from connections_app.models import Agent
+from connections_app.models import Agent, Standing
 from connections_app.register_machine import registered_gpu_type
 from engines.agent.codec import encode
 from engines.agent.messages import VERSION, Joining
@@ -44,8 +44,11 @@ def issue_join_token(
     now: datetime,
     lifetime: timedelta = LIFETIME,
     team: Team | None = None,
+    site: bool = False,
 ) -> tuple[Agent, str]:
     """Make a token with which one machine may join as the node of this name, and return its text, shown this once.
+
+    `site`: it is a server of the site, which is trusted. What a machine of the name is, no later token changes.
 
     `team`: whose machine it is; None: that of the name's machine of before.
 
@@ -55,19 +58,23 @@ def issue_join_token(
     known = Agent.objects.select_for_update().filter(name=name).first()
     if known is None:
         _refuse_name(name)
+    elif known.engine is not None and known.site != site:
+        raise AgentRefused(f"{name} is {Standing.of(site=known.site, trusted=known.trusted).label}: take another name.")
+    trusted = trusted or site
     text = f"join_{secrets.token_urlsafe(32)}"
     facts = {
         "join_digest": digest_of(text),
         "join_expires_at": now + lifetime,
         "join_trusted": trusted,
+        "site": site,
         "joined_at": None,
         "revoked_at": None,
         **({"team": team} if team is not None else {}),
     }
     agent, _ = Agent.objects.update_or_create(name=name, defaults=facts | _of_the_machine(known, trusted=trusted))
     if not trusted:
-        Engine.objects.filter(agent=agent).update(trusted=False)
-    said = f"lets a machine join, {'trusted' if trusted else 'not trusted'}"
+        Engine.objects.filter(agents=agent).update(trusted=False)
+    said = f"lets a machine join as {Standing.of(site=site, trusted=trusted).label}"
     note(Action.TOKEN_CREATE, actor=actor, target=name, target_id=agent.pk, message=said)
     return agent, text
 
@@ -102,14 +109,14 @@ def join(text: str, joining: Joining, now: datetime) -> Agent:
     if agent.joined_at is not None and agent.digest != digest:
         raise NoSuchAgent("The join token was used by another machine.")
     _refuse_machine(joining)
+    if agent.site and not joining.gangs:
+        raise AgentRefused("This agent cannot run gangs over servers: use the agent of this service's release.")
     _refuse_gpus(agent.name, [gpu.uuid for gpu in joining.node.gpus if gpu.uuid])
     if agent.joined_at is None:
         leave_attempts_behind(agent, now)
         agent.heard, agent.answers = "", []
-    engine, _ = Engine.objects.update_or_create(
-        name=agent.name, defaults={"kind": Engine.Kind.AGENT, "trusted": agent.join_trusted}
-    )
-    _register_node(agent.name, joining)
+    engine = _engine_of_servers() if agent.site else _engine_of_volunteer(agent)
+    _register_node(agent, engine, joining)
     agent.engine, agent.digest, agent.machine, agent.joined_at = engine, digest, joining.machine, now
     agent.trusted = agent.join_trusted
     agent.node_report = encode(joining.node) | {"name": agent.name}
@@ -117,8 +124,23 @@ def join(text: str, joining: Joining, now: datetime) -> Agent:
     return agent
 
 
-def _register_node(name: str, joining: Joining) -> None:
-    report, lending = joining.node, joining.lending
+def _engine_of_volunteer(agent: Agent) -> Engine:
+    facts = {"kind": Engine.Kind.AGENT, "trusted": agent.join_trusted}
+    return Engine.objects.update_or_create(name=agent.name, defaults=facts)[0]
+
+
+def _engine_of_servers() -> Engine:
+    """The engine of all servers of the site, which the first of them adds."""
+    engine, _ = Engine.objects.get_or_create(name=SERVERS_ENGINE, defaults={"kind": Engine.Kind.SERVERS})
+    if engine.kind != Engine.Kind.SERVERS:
+        raise AgentRefused(
+            f"The engine {SERVERS_ENGINE} is of the kind {engine.kind}: servers need this name for theirs."
+        )
+    return engine
+
+
+def _register_node(agent: Agent, engine: Engine, joining: Joining) -> None:
+    report, lending, name = joining.node, joining.lending, agent.name
     memory_mib = min((gpu.memory_mib for gpu in report.gpus if gpu.memory_mib), default=0)
     try:
         node = add_node(
@@ -127,7 +149,7 @@ def _register_node(name: str, joining: Joining) -> None:
             gpus=len(report.gpus),
             cpus=report.cpus,
             memory_mib=report.memory_mib,
-            engine=name,
+            engine=engine.name,
             emulated=joining.emulated,
             uuids=[gpu.uuid for gpu in report.gpus if gpu.uuid],
         )
@@ -136,9 +158,8 @@ def _register_node(name: str, joining: Joining) -> None:
     window: dict[str, Any] = {"lent_from": None, "lent_until": None}
     if lending is not None:
         window = {"lent_from": lending.begins, "lent_until": lending.ends, "lent_zone": lending.zone}
-    Node.objects.filter(pk=node.pk).update(
-        capacity_type=Node.CapacityType.VOLUNTEER, notice_s=int(joining.notice.total_seconds()), **window
-    )
+    kind = Node.CapacityType.STABLE if agent.site else Node.CapacityType.VOLUNTEER
+    Node.objects.filter(pk=node.pk).update(capacity_type=kind, notice_s=int(joining.notice.total_seconds()), **window)
 
 
 def _refuse_name(name: str) -> None:
@@ -146,7 +167,7 @@ def _refuse_name(name: str) -> None:
         name_is_plain(name)
     except ValidationError as error:
         raise AgentRefused(" ".join(error.messages)) from error
-    if Engine.objects.filter(name=name).exists() or Node.objects.filter(name=name).exists():
+    if name == SERVERS_ENGINE or Engine.objects.filter(name=name).exists() or Node.objects.filter(name=name).exists():
         raise AgentRefused(f"An engine or a node has the name {name}: choose another.")
 
 
@@ -194,10 +215,10 @@ def joined_machines(user: User, now: datetime) -> list[JoinedMachine]:
     """The machines that the user may see, by name; those that were revoked come last."""
     agents = Agent.objects.visible_to(user).select_related("team")
     shown = list(agents.order_by(F("revoked_at").asc(nulls_first=True), "name")[:MOST_SHOWN])
-    nodes = Node.objects.filter(engine__agent__in=[agent.pk for agent in shown]).select_related("gpu_type")
-    counted = nodes.annotate(gpus_present=Count("gpu", filter=Q(gpu__present=True)))
-    of_engine = {str(node.engine_id): node for node in counted}
-    return [_shown(agent, of_engine.get(agent.name), now) for agent in shown]
+    nodes = Node.objects.filter(name__in=[agent.name for agent in shown], engine__kind__in=WITH_AGENTS)
+    counted = nodes.select_related("gpu_type").annotate(gpus_present=Count("gpu", filter=Q(gpu__present=True)))
+    of_name = {node.name: node for node in counted}
+    return [_shown(agent, of_name.get(agent.name), now) for agent in shown]
 
 
 def _shown(agent: Agent, node: Node | None, now: datetime) -> JoinedMachine:

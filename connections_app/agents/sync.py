@@ -17,6 +17,7 @@ from django.db.models import F
 from cluster_app.errors import NotLentNow
 from cluster_app.models import Node
 from cluster_app.services import drain, resume
+from connections_app.agents.sessions import orders_of
 from connections_app.errors import ForkedAgent
 from connections_app.models import Agent, AgentAttempt, EngineProbe
 from engines.agent.codec import decode, encode
@@ -75,7 +76,7 @@ def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
     )
     rows = {row.attempt: row for row in agent.attempts.select_for_update().filter(forgotten=False).order_by("attempt")}
     news = {one.report.attempt: one for one in told.attempts}
-    _store(rows, news)
+    _store(rows, news, now)
     answer = answer_to(news, _standing(rows))
     launches = _outgoing(agent, [rows[attempt] for attempt in answer.launches])
     _note_answered(rows, answer._replace(launches=[*launches]), now)
@@ -85,6 +86,8 @@ def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
         pause=_pause(),
         launches=[*launches.values()],
         stops=answer.stops,
+        go=[attempt for attempt, row in rows.items() if row.go_at and not row.stop_reason],
+        sessions=orders_of(rows.values()) if agent.rights.sessions else (),
         forget=answer.forget,
         may_go=may_go and not rows.keys() - {*answer.forget},
         mark=mark,
@@ -139,16 +142,17 @@ def _has_ended(one: AttemptNews | None) -> bool:
     return one is not None and one.report.phase in OVER and one.report.proven_gone
 
 
-def _store(rows: Mapping[int, AgentAttempt], news: Mapping[int, AttemptNews]) -> None:
+def _store(rows: Mapping[int, AgentAttempt], news: Mapping[int, AttemptNews], now: datetime) -> None:
     """Store reports that have changed; delete a launch once the agent has stored it."""
     for attempt, row in rows.items():
         if (one := news.get(attempt)) is None or row.delivered_at is None:  # it cannot know of the latter
             continue
-        before = row.report, row.handed_over, row.launch
+        before = row.report, row.handed_over, row.launch, row.ready_at
         row.report, row.handed_over = encode(one.report), row.handed_over or one.handed_over
         row.launch = "" if _is_there(one) and not one.fetching else row.launch
-        if before != (row.report, row.handed_over, row.launch):
-            row.save(update_fields=["report", "handed_over", "launch"])
+        row.ready_at = row.ready_at or (now if one.ready else None)
+        if before != (row.report, row.handed_over, row.launch, row.ready_at):
+            row.save(update_fields=["report", "handed_over", "launch", "ready_at"])
 
 
 def _standing(rows: Mapping[int, AgentAttempt]) -> dict[int, AgentState]:
@@ -189,7 +193,7 @@ def _outgoing(agent: Agent, rows: Sequence[AgentAttempt]) -> dict[int, Launch]:
 
     That is so where a key is gone or the form of launches has changed, and where trust has gone since.
     """
-    found = {row.attempt: _for_the_agent(row) for row in rows}
+    found = {row.attempt: _for_the_agent(row, agent) for row in rows}
     withheld = [row for row in rows if not _may_go_out(found[row.attempt], row, agent)]
     for row in withheld:
         row.launch, row.report = "", encode(AttemptReport(row.attempt, Phase.UNKNOWN, proven_gone=True))
@@ -200,18 +204,22 @@ def _outgoing(agent: Agent, rows: Sequence[AgentAttempt]) -> dict[int, Launch]:
 
 def _may_go_out(launch: Launch | None, row: AgentAttempt, agent: Agent) -> bool:
     """Whether the launch can be decrypted, and its secrets may be sent to this machine, or have been sent already."""
-    return launch is not None and (not launch.secrets or agent.trusted or row.delivered_at is not None)
+    return launch is not None and (not launch.secrets or agent.rights.secrets or row.delivered_at is not None)
 
 
-def _for_the_agent(row: AgentAttempt) -> Launch | None:
-    """The launch without paths and accounts of the service's machine; None if it cannot be decrypted."""
+def _for_the_agent(row: AgentAttempt, agent: Agent) -> Launch | None:
+    """The launch without paths of the service's machine, and without its account unless the machine is the site's.
+
+    None if it cannot be decrypted.
+    """
     try:
         launch = decode(Launch, json.loads(unseal(row.launch)))
     except (SecretGone, ValueError):
         log.exception("the launch of attempt %s cannot be read", row.attempt)
         return None
     code, checkpoints = (REMOTE if path is not None else None for path in (launch.code, launch.checkpoints))
-    return replace(launch, code=code, checkpoints=checkpoints, account="")
+    account = launch.account if agent.rights.accounts else ""
+    return replace(launch, code=code, checkpoints=checkpoints, account=account)
 
 
 def launch_stored(row: AgentAttempt) -> Launch | None:
@@ -224,7 +232,7 @@ def _follow_leaving(agent: Agent, notice: timedelta | None, now: datetime) -> bo
 
     One that an administrator has taken out of service stays so, with its reason.
     """
-    node = Node.objects.filter(engine=agent.engine).first()
+    node = Node.objects.filter(engine=agent.engine, name=agent.name).first()
     if node is None:
         return notice is not None
     if notice is None:

@@ -175,15 +175,15 @@ def checkpoints_of(job: UUID) -> Path:
     return agent_root() / "checkpoints" / f"{job}.tar.gz"
 
 
-def append_log(attempt: int, stream: Stream, offset: int, data: bytes, *, most: int) -> int:
-    """Append bytes that begin at the offset, and return the size; bytes that are stored already are skipped.
+def append_log(attempt: int, stream: Stream, offset: int, data: bytes, *, most: int, rank: int = 0) -> int:
+    """Append bytes of a rank's log that begin at the offset, and return the size.
 
-    Beyond `most` nothing is stored: the engine of the agent marks and ends a log that long itself. A size that does not
-    grow tells the agent so.
+    Bytes that are stored already are skipped. Beyond `most` nothing is stored: the engine of the agent marks and ends a
+    log that long itself. A size that does not grow tells the agent so.
     """
     folder = attempt_folder(attempt)
     make_folder(folder.path)
-    descriptor = os.open(folder.log(stream, 0), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(folder.log(stream, rank), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "r+b") as file:
         size = file.seek(0, os.SEEK_END)
         if offset == size:

@@ -8,6 +8,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from cluster_app.models import SUSPECT_AFTER, Engine
+from connections_app.models.standing import RIGHTS, Rights, Standing
 from jobs_app.models import Team
 
 
@@ -35,6 +36,9 @@ class Agent(models.Model):
     join_expires_at = models.DateTimeField()
     join_trusted = models.BooleanField(default=False, help_text="Whether the machine that joins will be trusted.")
     trusted = models.BooleanField(default=False, help_text="Whether the machine that has joined is.")
+    site = models.BooleanField(
+        default=False, editable=False, help_text="Whether it is a server of the site, not a volunteer's machine."
+    )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     team = models.ForeignKey(
         Team,
@@ -44,7 +48,9 @@ class Agent(models.Model):
         related_name="agents",
         help_text="Whose machine it is: its members see it on the page Cluster. It runs jobs of all teams.",
     )
-    engine = models.OneToOneField(Engine, null=True, blank=True, editable=False, on_delete=models.PROTECT)
+    engine = models.ForeignKey(
+        Engine, null=True, blank=True, editable=False, on_delete=models.PROTECT, related_name="agents"
+    )
     digest = models.CharField(max_length=64, blank=True, editable=False, help_text="Empty until it has joined.")
     machine = models.CharField(max_length=64, blank=True, editable=False, help_text="Digest of the machine's id.")
     joined_at = models.DateTimeField(
@@ -59,6 +65,11 @@ class Agent(models.Model):
     heard = models.CharField(max_length=32, blank=True, editable=False, help_text="Mark of the last answer it has had.")
     answers = models.JSONField(default=list, blank=True, editable=False, help_text="Marks of the answers since then.")
 
+    fault = models.CharField(
+        max_length=500, blank=True, editable=False, help_text="Why it was not ready for its last gang."
+    )
+    fault_at = models.DateTimeField(null=True, blank=True, editable=False)
+
     gpu_readings = models.JSONField(default=list, blank=True, editable=False)
     gpus_read = models.PositiveBigIntegerField(default=0, editable=False, help_text="Messages with readings of GPUs.")
 
@@ -71,11 +82,17 @@ class Agent(models.Model):
                 condition=Q(digest="", engine=None) | (~Q(digest="") & Q(engine__isnull=False)),
                 name="agent_joined_with_token_and_engine",
             ),
+            models.CheckConstraint(condition=Q(site=False) | Q(join_trusted=True), name="agent_of_site_is_trusted"),
             models.UniqueConstraint(fields=("digest",), condition=~Q(digest=""), name="agent_token_once"),
         ]
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def rights(self) -> Rights:
+        """What it may do, by whose machine it is."""
+        return RIGHTS[Standing.of(site=self.site, trusted=self.trusted)]
 
     def state_at(self, now: datetime) -> State:
         """One that waits for another machine is what the machine of before does."""
@@ -90,10 +107,28 @@ class Agent(models.Model):
 
 
 class AgentAttempt(models.Model):
-    """An attempt at an agent: its commands and reports. Keyed by the attempt's number at its engine."""
+    """An attempt at an agent: its commands and reports. Of a gang over servers, there is one for each of these.
+
+    Keyed by the attempt's number at its engine, and the rank of the server.
+    """
+
+    class Cause(models.TextChoices):
+        """How a rank ended its gang."""
+
+        FAILED = "failed", "it ended badly"
+        SILENT = "silent", "its server is not heard"
+        NOT_READY = "not_ready", "it was not ready in time, or could not be prepared"
 
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="attempts")
-    attempt = models.BigIntegerField(unique=True)
+    attempt = models.BigIntegerField()
+    rank = models.PositiveSmallIntegerField(default=0)
+    ranks = models.PositiveSmallIntegerField(default=1, help_text="Servers of its gang.")
+    ready_at = models.DateTimeField(null=True, editable=False, help_text="When its server said that it is prepared.")
+    go_at = models.DateTimeField(null=True, editable=False, help_text="When all were, and the ranks were started.")
+    cause = models.CharField(
+        max_length=20, choices=Cause.choices, blank=True, editable=False, help_text="Of the rank that ended its gang."
+    )
+    cause_note = models.CharField(max_length=500, blank=True, editable=False)
     job = models.UUIDField()
     launch = models.TextField(blank=True, editable=False, help_text="Encrypted; empty once the agent has it.")
     delivered_at = models.DateTimeField(null=True, editable=False)
@@ -107,6 +142,15 @@ class AgentAttempt(models.Model):
 
     class Meta:
         indexes = [models.Index(fields=("agent",), name="agent_attempt_kept", condition=Q(forgotten=False))]
+        constraints = [
+            models.UniqueConstraint(fields=("attempt", "rank"), name="agent_attempt_rank_once"),
+            models.UniqueConstraint(fields=("attempt", "agent"), name="agent_attempt_server_once"),
+            models.UniqueConstraint(fields=("attempt",), condition=~Q(cause=""), name="agent_attempt_one_cause"),
+            models.CheckConstraint(
+                condition=Q(cause__in=("", "failed", "not_ready", "silent")), name="agent_attempt_cause_known"
+            ),
+            models.CheckConstraint(condition=Q(rank__lt=models.F("ranks")), name="agent_attempt_rank_of_gang"),
+        ]
 
     def __str__(self) -> str:
         return f"attempt {self.attempt} at {self.agent_id}"

@@ -16,6 +16,7 @@ class EngineProbe(models.Model):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
     node = models.CharField(max_length=100, blank=True)
+    nodes = models.JSONField(default=list, blank=True, help_text="All nodes that are tested, in the order of ranks.")
     launched_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
     passed = models.BooleanField(null=True)
@@ -34,8 +35,13 @@ class EngineProbe(models.Model):
         return -self.pk
 
     @property
+    def where(self) -> str:
+        """The nodes on which it ran; that of a test of before 0.3 is alone."""
+        return ", ".join(self.nodes or [self.node])
+
+    @property
     def result(self) -> str:
         """Passed, failed, or its present step."""
         if self.ended_at:
             return "passed" if self.passed else "failed"
-        return f"running on {self.node}" if self.launched_at else "waiting for the scheduler"
+        return f"running on {self.where}" if self.launched_at else "waiting for the scheduler"

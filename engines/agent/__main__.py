@@ -21,6 +21,7 @@ from engines.agent.checkpoint_uploads import USUAL, CheckpointUploads, UploadRat
 from engines.agent.connection import Connection, Refused, Unheard, checked_url
 from engines.agent.machine import EmulatedGpus, MachineReports, machine_digest, machine_report
 from engines.agent.messages import VERSION, Joining, Lending
+from engines.agent.network import Network
 from engines.attempt_files import read_json, write_json, write_whole
 from engines.local.engine import NO_HOOKS, LocalEngine
 from engines.protocol import EngineError
@@ -48,6 +49,11 @@ class Identity(TypedDict):
     job_user: NotRequired[str]
     job_path: NotRequired[str]
     """As given to `join`; those of `run` come first."""
+    address: NotRequired[str]
+    """On the network that trainings use, as given to `join`."""
+    create_accounts: NotRequired[bool]
+    site: NotRequired[bool]
+    """Whether it is a server of the site; the service decides it."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -79,6 +85,7 @@ def join(given: argparse.Namespace) -> int:
         emulated=gpus is not None,
         lending=_lending(given),
         notice=given.notice,
+        gangs=True,
     )
     joined = Connection(given.url, _join_token(given)).join(joining)
     identity = Identity(
@@ -89,6 +96,9 @@ def join(given: argparse.Namespace) -> int:
         notice_s=given.notice.total_seconds(),
         job_user=given.job_user,
         job_path=given.job_path,
+        address=given.address,
+        create_accounts=given.create_accounts,
+        site=joined.site,
     )
     mark_path(given.state).unlink(missing_ok=True)
     write_json(_identity_path(given.state), identity)
@@ -104,6 +114,7 @@ def run(given: argparse.Namespace) -> int:
         raise ValueError(f"This machine has not joined: run `python -m engines.agent join --state {given.state}`.")
     given.job_user = given.job_user or identity.get("job_user", "")
     given.job_path = given.job_path or identity.get("job_path", "")
+    given.create_accounts = given.create_accounts or identity.get("create_accounts", False)
     with _only_one(given.state):
         with suppress(FileNotFoundError):
             leave_path(given.state).unlink()  # of the time before
@@ -112,13 +123,16 @@ def run(given: argparse.Namespace) -> int:
         gpus = EmulatedGpus.of(identity["gpus"]) if identity["gpus"] else None
         connection = Connection(identity["url"], identity["token"])
         pace = UploadRate(pause_s=given.checkpoints_every.total_seconds())
+        network = Network.of(given.address or identity.get("address", ""), identity["url"])
         agent = Agent(
             given.state,
             connection,
             engine,
-            MachineReports(identity["name"], gpus, engine.nodes),
+            MachineReports(identity["name"], gpus, engine.nodes, network.address),
             notice=timedelta(seconds=identity["notice_s"]),
             uploads=CheckpointUploads(given.state, connection, engine, pace),
+            network=network,
+            site=identity.get("site", False),
         )
         return agent.run()
 
@@ -143,6 +157,7 @@ def _engine(
         given.state / "engine",
         declared=[name],
         job_user=given.job_user or None,
+        create_accounts=given.create_accounts,
         path_prefix=given.job_path,
         lease=lease,
         hooks=hooks,
@@ -247,6 +262,14 @@ def _parser() -> argparse.ArgumentParser:
     for command in (joining, running):
         command.add_argument("--job-user", default="", help="account that jobs run as, where the agent is root")
         command.add_argument("--job-path", default="", help="put before the PATH of jobs: where their python is")
+        command.add_argument(
+            "--create-accounts", action="store_true", help="of a server: create the accounts of teams that it lacks"
+        )
+        command.add_argument(
+            "--address",
+            default="",
+            help="of a server, on the network that trainings use; default: that from which it reaches the service",
+        )
     return parser
 
 

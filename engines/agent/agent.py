@@ -16,6 +16,8 @@ from engines.agent.checkpoint_uploads import CheckpointUploads
 from engines.agent.connection import CONFLICT, FORKED, UNAUTHORIZED, Connection, Refused, Unheard
 from engines.agent.machine import machine_digest
 from engines.agent.messages import VERSION, AttemptNews, Orders, Sync
+from engines.agent.network import Network
+from engines.agent.sessions import Sessions
 from engines.agent.transfers import GpuSamples, Transfers
 from engines.attempt_files import read_json, write_json
 from engines.lease_file import LeaseFile
@@ -43,29 +45,38 @@ class Agent:
         notice: timedelta,
         uploads: CheckpointUploads | None = None,
         read_gpus: Callable[[NodeReport], Sequence[GpuReading]] | None = None,
+        network: Network | None = None,
+        site: bool = False,
     ) -> None:
         self._connection, self._engine, self._describe, self._notice = connection, engine, describe, notice
         self._lease = LeaseFile(lease_path(folder))
         self._leave, self._mark = leave_path(folder), mark_path(folder)
         self._uploads = uploads or CheckpointUploads(folder, connection, engine)
         self._transfers = Transfers(
-            folder, connection, engine, self._uploads, may_start=lambda: self._lease.left_s() > 0
+            folder, connection, engine, self._uploads, may_start=lambda: self._lease.left_s() > 0, network=network
         )
+        self._sessions = Sessions(connection, engine)
+        self._site = site
         self._read_gpus = read_gpus or GpuSamples()
         self._woken = threading.Event()
         self._heard = threading.Event()
+        self._ended = threading.Event()
         self._left_by_s: float | None = None
         self._pause_s = FIRST_PAUSE_S
 
     def run(self) -> int:
-        """Work until the machine has left; returns the exit status of the process."""
+        """Work until the machine has left; returns the exit status of the process.
+
+        At SIGTERM a volunteer's machine begins to leave. The agent of a server of the site ends: its jobs run on under
+        their supervisors, and the next agent finds them.
+        """
         stopped = threading.Event()
-        signal.signal(signal.SIGTERM, lambda *_: self.begin_to_leave())
+        signal.signal(signal.SIGTERM, lambda *_: self._end() if self._site else self.begin_to_leave())
         self._uploads.clear_away()
         for work in (self._transfers.run, self._uploads.run):
             threading.Thread(target=self._once_heard, args=(work, stopped), daemon=True).start()
         try:
-            while not self.turn():
+            while not self._ended.is_set() and not self.turn():
                 self._woken.wait(self._pause_s)
                 self._woken.clear()
         except Refused as error:
@@ -80,6 +91,10 @@ class Agent:
         """Transfer no file before the service has taken a message: this may be a copy of the machine."""
         self._heard.wait()
         work(stopped, FILES_PAUSE_S)
+
+    def _end(self) -> None:
+        self._ended.set()
+        self._woken.set()
 
     def begin_to_leave(self) -> None:
         """Announce that the owner takes the machine back: its jobs are moved away within the notice."""
@@ -129,13 +144,19 @@ class Agent:
         )
 
     def _news_of(self, report: AttemptReport) -> AttemptNews:
-        return AttemptNews(report, handed_over=self._transfers.is_handed_over(report.attempt))
+        attempt = report.attempt
+        handed_over, ready = self._transfers.is_handed_over(attempt), self._engine.is_ready(attempt)
+        return AttemptNews(report, handed_over=handed_over, ready=ready)
 
     def _obey(self, orders: Orders) -> None:
         """Carry out the service's commands, which may be repeated."""
         self._forget(orders)
         for stop in orders.stops:
             self._engine.stop(stop.attempt, reason=stop.reason, grace=stop.grace)
+        for attempt in orders.go:
+            self._engine.go(attempt)
+        for session in orders.sessions:
+            self._sessions.open(session)
         known = self._engine.attempts()
         for launch in orders.launches:
             if launch.attempt not in known or next(iter(self._engine.poll([launch.attempt]))).phase is Phase.UNKNOWN:

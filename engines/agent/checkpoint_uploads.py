@@ -214,8 +214,10 @@ class CheckpointUploads:
         return report.phase is Phase.RUNNING and report.started_at is not None
 
     def _checkpoints_of(self, attempt: int) -> Path | None:
+        """Folder of the checkpoints; None for a further rank of a gang: the archive of a job is that of rank 0."""
         launch = AttemptFolder(self._attempts / str(attempt)).read_launch()
-        return Path(launch["ranks"][0]["env"]["MOTLEY_CHECKPOINT_DIR"]) if launch is not None else None
+        env = launch["ranks"][0]["env"] if launch is not None else {}
+        return Path(env["MOTLEY_CHECKPOINT_DIR"]) if env and env.get("MOTLEY_NODE_RANK", "0") == "0" else None
 
     def _forget_others(self, attempts: Collection[int]) -> None:
         self._sent.keep(set(attempts))

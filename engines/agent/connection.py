@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from engines.agent.codec import BadMessage, decode, encode
 from engines.agent.messages import Joined, Joining, Orders, Sync
+from engines.agent.websocket import WebSocket
 
 Answer = TypeVar("Answer")
 TIMEOUT_S = 20.0
@@ -103,6 +104,12 @@ class Connection:
             if answer.length:  # bytes that are still to come
                 raise Unheard(f"The {what} of attempt {attempt} were cut short: {answer.length} bytes are missing.")
         beside.replace(path)
+
+    def websocket(self, path: str) -> WebSocket:
+        """Open a WebSocket; raises `NoWebSocket`, `OSError` and `HTTPException`."""
+        parts = urlsplit(f"{self._base}/{path}")
+        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        return WebSocket.open(kind(parts.netloc, timeout=TIMEOUT_S), parts.path, self._token)
 
     def _ask(self, path: str, message: object, kind: type[Answer]) -> Answer:
         body = json.dumps(encode(message)).encode()

@@ -49,13 +49,16 @@ def machine_report(name: str, emulated: EmulatedGpus | None, reported: Iterable[
 class MachineReports:
     """Reports of the machine while the agent runs: the last one where the engine has none of its GPUs now."""
 
-    def __init__(self, name: str, emulated: EmulatedGpus | None, look: Callable[[], Iterable[NodeReport]]) -> None:
-        self._name, self._emulated, self._look = name, emulated, look
+    def __init__(
+        self, name: str, emulated: EmulatedGpus | None, look: Callable[[], Iterable[NodeReport]], address: str = ""
+    ) -> None:
+        self._name, self._emulated, self._look, self._address = name, emulated, look, address
         self._last: NodeReport | None = None
 
     def __call__(self) -> NodeReport:
         try:
-            self._last = machine_report(self._name, self._emulated, self._look())
+            found = machine_report(self._name, self._emulated, self._look())
+            self._last = replace(found, address=self._address)
         except EngineError:
             if self._last is None:
                 raise

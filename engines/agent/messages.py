@@ -34,6 +34,8 @@ class Joining:
     lending: Lending | None = None
     notice: timedelta = timedelta(minutes=5)
     """Between the announcement that the machine goes and its end."""
+    gangs: bool = False
+    """Whether the agent can prepare a rank of a gang and wait for the others: those of 0.2 cannot."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class Joined:
 
     node: str
     """The name that the administrator gave the machine."""
+    site: bool = False
+    """Whether it is one of the site's own servers: its agent may be restarted without moving its jobs away."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,8 @@ class AttemptNews:
     """Whether its code or its checkpoints are on their way; after a restart of the agent it is launched again."""
     handed_over: bool = False
     """Whether it has ended, and its logs and checkpoints are with the service."""
+    ready: bool = False
+    """Whether its rank of a gang is prepared."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,14 @@ class StopCommand:
 
 
 @dataclass(frozen=True)
+class SessionOrder:
+    """A session in a rank, for which the agent opens a connection of its own. Repeated until it has."""
+
+    key: str
+    attempt: int
+
+
+@dataclass(frozen=True)
 class Orders:
     """Answer to `Sync`."""
 
@@ -91,6 +105,9 @@ class Orders:
     launches: Sequence[Launch] = ()
     """`code` and `checkpoints` stand for files that the service has; each is repeated until it is reported."""
     stops: Sequence[StopCommand] = ()
+    go: Sequence[int] = ()
+    """Attempts whose gang is ready on all servers: their ranks start. Repeated while they run."""
+    sessions: Sequence[SessionOrder] = ()
     forget: Sequence[int] = ()
     """Attempts of which the service has everything: their files can be removed."""
     may_go: bool = False

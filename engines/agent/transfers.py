@@ -10,6 +10,7 @@ from time import monotonic
 
 from engines.agent.checkpoint_uploads import FAILED_PAUSE_S, TOO_LARGE_PAUSE_S, CheckpointUploads
 from engines.agent.connection import UNAUTHORIZED, ArchiveTooLarge, Connection, Refused, Unheard
+from engines.agent.network import Network
 from engines.attempt_files import AttemptFolder, write_json
 from engines.gpu_readings import GpuReader
 from engines.linux import seconds_since_boot
@@ -40,9 +41,11 @@ class Transfers:
         uploads: CheckpointUploads,
         *,
         may_start: Callable[[], bool],
+        network: Network | None = None,
     ) -> None:
         self._folder, self._connection, self._engine, self._may_start = folder, connection, engine, may_start
         self._uploads = uploads
+        self._network = network
         self._lock = threading.Lock()
         self._waiting: dict[int, Launch] = {}
         self._sizes: dict[tuple[int, Stream], int] = {}
@@ -113,7 +116,7 @@ class Transfers:
             with_files = self._fetched(launch)
             if not self._may_start():
                 raise EngineError("The lease was over before its files had come.")
-            self._engine.launch(with_files)
+            self._engine.launch(self._network.with_interface(with_files) if self._network else with_files)
         except Unheard:
             raise
         except Exception as error:  # the job goes elsewhere

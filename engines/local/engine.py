@@ -9,7 +9,16 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 
-from engines.attempt_files import AttemptFolder, CgroupFile, ExitFile, LaunchFile, StartedFile, StopFile, write_json
+from engines.attempt_files import (
+    AttemptFolder,
+    CgroupFile,
+    ExitFile,
+    LaunchFile,
+    StartedFile,
+    StopFile,
+    write_json,
+    write_whole,
+)
 from engines.gpu_readings import GpuReader, emulated_readings
 from engines.lease_file import LeaseTerms
 from engines.linux import lock, process_space, seconds_since_boot
@@ -121,7 +130,7 @@ class LocalEngine(KeptFiles):
                     prepared = self._root.prepare(
                         launch,
                         folder,
-                        address=HERE,
+                        address=launch.master_address or HERE,
                         isolation=self._isolation,
                         hidden=frozenset(),
                         cgroups=self._cgroups(),
@@ -129,6 +138,8 @@ class LocalEngine(KeptFiles):
                     )
                     if hooks := hooks_file(self._hooks, _gpus_of(prepared)):
                         prepared["hooks"] = hooks
+                    if launch.waits:
+                        prepared["waits"] = True
                     if self._lease is not None:
                         prepared["lease"] = LeaseTerms(path=str(self._lease), grace_s=launch.grace.total_seconds())
                     write_json(folder.launch, prepared)
@@ -140,6 +151,17 @@ class LocalEngine(KeptFiles):
         with file_errors_explained(folder.path):
             make_folder(folder.path, THROUGH)
             write_json(folder.stop, StopFile(reason=reason, grace_s=max(grace.total_seconds(), 0)))
+
+    def is_ready(self, attempt: int) -> bool:
+        """Whether the rank of a gang is prepared, and waits for `go` or has had it."""
+        return self._root.attempt(attempt).ready(0).exists()
+
+    def go(self, attempt: int) -> None:
+        """Let the prepared rank of a gang start its command. Idempotent."""
+        folder = self._root.attempt(attempt)
+        if folder.launch.exists() and not folder.go.exists():
+            with file_errors_explained(folder.path):
+                write_whole(folder.go, "")
 
     def lower(self, attempt: int, shares: Sequence[NodeShare]) -> None:
         """Rewrite the limits in the ranks' cgroups; without cgroups nothing holds a job to its CPUs."""

@@ -19,6 +19,11 @@ def main() -> None:
     except OSError:
         refuse("The job has just ended.")
         return
+    relay(connection)
+
+
+def relay(connection: socket.socket) -> None:
+    """Copy between our standard streams and the connection, until its end."""
     threading.Thread(target=_copy_input, args=(connection,), daemon=True).start()
     with suppress(OSError):  # the client has gone
         while data := connection.recv(READ_BYTES):

@@ -65,6 +65,7 @@ class SlurmRank(Rank):
             heartbeat_file=str(self._files.heartbeat(self.number)),
             inherit=list(SITE_VARIABLES),
             masked=launch.get("masked", []),
+            ready_file="",
         )
 
     def read_outcome(self, code: int) -> RankExit:

@@ -1,14 +1,16 @@
 """Init process of one rank: starts the job, forwards SIGTERM, reaps children, and leaves no process behind.
 
 It is process 1 of a PID namespace, whose exit kills all processes in it, or else a child subreaper. It reads a
-`RankStart` from standard input on one line, then the commands `term` and `kill`; end of file means that the supervisor
-died, and counts as `kill`. It writes a `RankExit` to the descriptor `report`, or to a file that the supervisor sees.
+`RankStart` from standard input on one line, then the commands `go`, `term` and `kill`; end of file means that the
+supervisor died, and counts as `kill`. It writes a `RankExit` to the descriptor `report`, or to a file that the
+supervisor sees.
 """
 
 import errno
 import json
 import os
 import resource
+import select
 import selectors
 import signal
 import stat
@@ -41,6 +43,7 @@ NOT_STARTED_ADVICE = "The container could not be started (exit 125): see stderr,
 STOPPED = 128 + signal.SIGTERM
 KILLED = 128 + signal.SIGKILL
 STOPPED_IN_SETUP = "The attempt was stopped before its environment was made."
+STOPPED_WAITING = "The attempt was stopped before all servers of its gang were ready."
 USUAL = (
     signal.SIGCHLD,
     signal.SIGHUP,
@@ -78,6 +81,8 @@ class RankStart(TypedDict):
     """Variables of the surroundings that the job gets, such as the devices that the site chose."""
     masked: "NotRequired[list[str]]"
     """Texts that are masked in the log of the setup."""
+    ready_file: NotRequired[str]
+    """File that is made once the rank is prepared: it then waits for the word `go`. Empty: it does not wait."""
 
 
 class RankExit(TypedDict):
@@ -133,6 +138,8 @@ def _run(plan: RankStart, commands: "_Lines") -> RankExit:
     if (cgroup := _cgroup_of(plan.get("limits"))) and not may_join(cgroup):
         return RankExit(exit_code=NO_CGROUP, message=f"The cgroup {cgroup} is gone.", node_failed=True)
     if plan["setup"] is not None and (failure := _set_up(plan, plan["setup"], commands, child_ended, heartbeat)):
+        return failure
+    if plan.get("ready_file") and (failure := _wait_for_others(plan, commands, heartbeat)):
         return failure
     job, missing, complaint = _start(plan)
     exit_code = _follow(job, commands, child_ended, heartbeat, memory)
@@ -196,6 +203,22 @@ def _run_setup(
     text = STOPPED_IN_SETUP if commands.told else f"The setup failed with exit code {exit_code}: see its log."
     text = f"{text} {memory.exceeded}".rstrip()
     return _exit(exit_code or STOPPED, complaint or text, missing)
+
+
+def _wait_for_others(plan: RankStart, commands: "_Lines", heartbeat: "_Heartbeat") -> RankExit | None:
+    """Look for the storage, say that the rank is ready, and wait for `go`; an exit if it was told to stop instead."""
+    try:
+        with acting_as(plan["user"]):
+            for name, path in plan["mounts"].items():
+                _refuse_missing(name, path, plan["node"])
+    except StorageMissing as error:
+        return _exit(126, str(error), error.name)
+    with open(plan.get("ready_file", ""), "w"):  # noqa: PTH123 - pathlib is slow to import
+        pass
+    while not (words := commands.read()):
+        heartbeat.beat()
+        select.select([commands.descriptor], [], [], heartbeat.interval_s)
+    return None if words == ["go"] else RankExit(exit_code=STOPPED, message=STOPPED_WAITING)
 
 
 class _Heartbeat:

@@ -95,6 +95,7 @@ class Rank:
             heartbeat_file="",
             inherit=[],
             masked=launch.get("masked", []),
+            ready_file=str(self.folder.ready(self.number)) if launch.get("waits") else "",
         )
 
     def read_outcome(self, code: int) -> RankExit:
@@ -134,7 +135,7 @@ class Rank:
         self._logs[descriptor].write(data)
         return len(data)
 
-    def tell(self, word: Literal["term", "kill"]) -> None:
+    def tell(self, word: Literal["go", "term", "kill"]) -> None:
         if word not in self._told:
             self._told.add(word)
             self._send(word)

@@ -141,6 +141,7 @@ class Supervisor:
                 self._selector.unregister(key.fd)
         self._obey_stop()
         self._obey_lease()
+        self._obey_go()
         self._enforce_deadline()
         self._collect()
         self._follow_progress()
@@ -160,6 +161,13 @@ class Supervisor:
             self._lease_over |= self._deadline_s == inf
             self._say_why(StopReason.DRAIN)
             self._stop_within(left_s)
+
+    def _obey_go(self) -> None:
+        """Let prepared ranks start their command, unless the attempt is being stopped."""
+        if self._launch.get("waits") and self._deadline_s == inf and self._folder.go.exists():
+            for rank in self._running:
+                if self._folder.ready(rank.number).exists():
+                    rank.tell("go")
 
     def _say_why(self, reason: str) -> None:
         if not self._folder.stop_reason.exists():

@@ -14,8 +14,8 @@ from django.db import InterfaceError, OperationalError
 from django.db.models import Exists, OuterRef, Subquery
 from django.db.models.functions import Coalesce, Greatest
 
+from cluster_app.models import WITH_AGENTS, Node
 from cluster_app.models import Engine as EngineRow
-from cluster_app.models import Node
 from cluster_app.storage import StoragePaths
 from connections_app.agents.uploads import checkpoints_of
 from connections_app.engine_registry import engines
@@ -326,7 +326,7 @@ def carried_checkpoints(attempt: Attempt) -> Path | None:
         return None
     earlier = Attempt.objects.filter(job=attempt.job_id, number__lt=attempt.number, started_at__isnull=False)
     last = earlier.order_by("-number").values_list("engine", flat=True).first()
-    return archive if EngineRow.objects.filter(name=last, kind=EngineRow.Kind.AGENT).exists() else None
+    return archive if EngineRow.objects.filter(name=last, kind__in=WITH_AGENTS).exists() else None
 
 
 def _paths_of(attempt: Attempt) -> dict[str, str]:

@@ -11,7 +11,7 @@ from django.db.models import (
 from django.db.models.functions import Coalesce, Greatest
 
 from cluster_app.engine_reports import store_conditions
-from cluster_app.models import Node
+from cluster_app.models import Engine, Node
 from cluster_app.node_health import update_node_health
 from cluster_app.services import note_drained
 from cluster_app.storage import forget_missing_storage
@@ -60,8 +60,12 @@ def release_claims(now: datetime) -> None:
 
 
 def _end_attempts_on_lost_nodes(fence: Fence, now: datetime) -> None:
-    """Requeue the jobs of lost nodes; their GPUs stay claimed until the node reports that nothing runs on them."""
-    lost = live_attempts_on(Node.objects.filter(health=Node.Health.LOST))
+    """Requeue the jobs of lost nodes; their GPUs stay claimed until the node reports that nothing runs on them.
+
+    Attempts at servers of the site are ended by their engine, once the leases of all their servers are over.
+    """
+    of_others = Node.objects.exclude(engine__kind=Engine.Kind.SERVERS)
+    lost = live_attempts_on(of_others.filter(health=Node.Health.LOST))
     for batch in batches(sorted(lost)):
         ends = {pk: AttemptEnd(now, lost=True, message=f"no heartbeat from {', '.join(lost[pk])}") for pk in batch}
         with fence.transaction():

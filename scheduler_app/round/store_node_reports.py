@@ -21,6 +21,7 @@ from cluster_app.gpu_faults import ReportedGpu, note_gpu_reports
 from cluster_app.models import FOREIGN_USE
 from cluster_app.models import Engine as EngineRow
 from connections_app.agents.engine import JoinedMachines
+from connections_app.agents.gangs import gangs_to_advance, steps_of, take_step
 from connections_app.engine_registry import registered_engines
 from engines.protocol import Engine, EngineError, NodeReport
 from scheduler_app.round.attempt_reports import hear_attempts
@@ -35,8 +36,10 @@ BACKOFF, LONGEST_BACKOFF = 5, timedelta(seconds=60)
 def hear_engines(fence: Fence, now: datetime) -> dict[str, Inventory]:
     """Store the report of every engine, or its fault; returns the conditions of nodes of engines that answer."""
     due = [(row, engine) for row, engine in registered_engines() if not _is_left_alone(row, now)]
-    joined = [row for row, _ in due if row.kind == EngineRow.Kind.AGENT]
-    alone = [(row, _hear(fence, row, engine, now)) for row, engine in due if row.kind != EngineRow.Kind.AGENT]
+    joined = [row for row, _ in due if row.has_agents]
+    alone = [(row, _hear(fence, row, engine, now)) for row, engine in due if not row.has_agents]
+    if any(row.kind == EngineRow.Kind.SERVERS for row in joined):
+        advance_gangs(fence, now)
     heard = {row.name: conditions for row, conditions in alone if conditions is not None}
     return heard | (_hear_joined(fence, joined, now) if joined else {})
 
@@ -74,10 +77,10 @@ def _hear_joined(fence: Fence, rows: Sequence[EngineRow], now: datetime) -> dict
     """Store the reports of machines that joined; one whose report cannot be read is at fault by itself."""
     machines = JoinedMachines()
     reports = machines.nodes([row.name for row in rows])
-    nodes = {name: report for name, report in reports.items() if isinstance(report, NodeReport)}
+    nodes = {name: report for name, report in reports.items() if not isinstance(report, Exception)}
     faults = {name: report for name, report in reports.items() if isinstance(report, Exception)}
     try:
-        _store_nodes(fence, [*nodes], [*nodes.values()], now)
+        _store_nodes(fence, [*nodes], [node for of in nodes.values() for node in of], now)
         hear_attempts(fence, [*nodes], machines, now)
     except OF_NO_ITEM:
         raise
@@ -86,13 +89,21 @@ def _hear_joined(fence: Fence, rows: Sequence[EngineRow], now: datetime) -> dict
     for row in (row for row in rows if row.name in faults):
         _note_fault(row, faults[row.name], now, took_s=0.0)
     _note_answers([row for row in rows if row.name in nodes], nodes, now)
-    return {name: conditions_of([report]) for name, report in nodes.items()}
+    return {name: conditions_of(of) for name, of in nodes.items()}
 
 
-def _note_answers(rows: Sequence[EngineRow], nodes: Mapping[str, NodeReport], now: datetime) -> None:
+def advance_gangs(fence: Fence, now: datetime) -> None:
+    """Start gangs over servers that are ready on all, and end those of which a rank has failed; one at a time."""
+    gangs = gangs_to_advance()
+    for attempt, step in steps_of(gangs, now).items():
+        with fence.transaction():
+            take_step(attempt, step, grace_s=gangs[attempt].grace_s, now=now)
+
+
+def _note_answers(rows: Sequence[EngineRow], nodes: Mapping[str, Sequence[NodeReport]], now: datetime) -> None:
     for row in rows:
         _log_recovery(row)
-    record_answers([(row, inventory_of([nodes[row.name]], {})) for row in rows], now=now)
+    record_answers([(row, inventory_of(nodes[row.name], {})) for row in rows], now=now)
 
 
 def _note_fault(row: EngineRow, error: Exception, now: datetime, *, took_s: float) -> None:

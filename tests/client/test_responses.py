@@ -24,6 +24,7 @@ OTHER_NAMES = {
     "JobFolder": "Folder",
     "LabPolicyPreview": "RunPreviewAnswer",
     "MonthlyReport": "ReportAnswer",
+    "NewServer": "NewAgent",
     "NewNotificationTarget": "NewTargetAnswer",
     "NotificationTarget": "TargetAnswer",
     "PlacementOdds": "PlacementAnswer",

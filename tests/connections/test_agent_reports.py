@@ -14,7 +14,7 @@ from pytest_django import Settings
 
 from cluster_app.models import Engine, Node
 from connections_app.agents import engine as module
-from connections_app.agents import uploads
+from connections_app.agents import silence, uploads
 from connections_app.agents.engine import AgentEngine
 from connections_app.agents.reports import OwnMachine, within
 from connections_app.agents.sync import hear
@@ -125,9 +125,9 @@ def test_a_silent_machine_is_silent_for_an_engine_that_is_made_anew_at_each_turn
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now_s = 1000.0
-    monkeypatch.setattr(module, "monotonic", lambda: now_s)
+    monkeypatch.setattr(silence, "monotonic", lambda: now_s)
     assert AgentEngine("desk").nodes()[0].state == NodeState.OK
-    now_s += module.SILENT_AFTER_S + 1
+    now_s += silence.SILENT_AFTER_S + 1
     assert AgentEngine("desk").nodes()[0].state == NodeState.SILENT
     Agent.objects.filter(pk=agent.pk).update(told=2)
     assert AgentEngine("desk").nodes()[0].state == NodeState.OK
@@ -135,7 +135,7 @@ def test_a_silent_machine_is_silent_for_an_engine_that_is_made_anew_at_each_turn
 
 @pytest.fixture
 def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "last_news", {})
+    monkeypatch.setattr(silence, "last_news", {})
     monkeypatch.setattr(module, "last_readings", {})
 
 

@@ -20,8 +20,8 @@ from rest_framework.test import APIClient
 from cluster_app.models import Engine, Node
 from cluster_app.services import cordon
 from cluster_app.storage import Volunteers
-from connections_app.agents.engine import last_news
 from connections_app.agents.join_agent import issue_join_token, revoke_agent
+from connections_app.agents.silence import last_news
 from connections_app.agents.sync import LEAVING, AgentState, answer_to
 from connections_app.agents.uploads import checkpoints_of
 from connections_app.engine_registry import engines
@@ -245,8 +245,7 @@ def test_a_machine_that_is_cut_off_has_its_job_run_elsewhere_once(desk: Played, 
 
 def forget_that_it_was_heard(desk: Played) -> None:
     """As after a long silence: the engine has seen no new message for its own while."""
-    news, _ = last_news[desk.name]
-    last_news[desk.name] = news, -1e9
+    last_news[desk.name].found_s = -1e9
 
 
 class OverRest(Connection):

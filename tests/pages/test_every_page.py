@@ -27,7 +27,10 @@ ELSEWHERE = ("admin/", "api/", "static/")
 """Django's own site, and REST, whose routes have a table of their own."""
 
 
-NO_PICTURES = {"login", "invitation", "client-wheel", "livez", "readyz", "healthz-scheduler", "metrics"}
+NO_PICTURES = {
+    *("login", "invitation", "client-wheel", "agent-install", "agent-program"),
+    *("livez", "readyz", "healthz-scheduler", "metrics"),
+}
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,7 @@ PAGES: dict[str, Row] = {
     "act-on-sweep": Row(of="sweep", stranger=404, **DEED, post={}, also=("stop",)),
     "cluster": LIST,
     "cluster-then": LIST,
+    "add-server": Row(member=403, stranger=403),
     "node": Row(of="node"),
     "act-on-node": Row(of="node", stranger=403, member=403, staff=302, post={"reason": "fan"}, also=("drain",)),
     "timeline": LIST,
@@ -123,6 +127,8 @@ PAGES: dict[str, Row] = {
     "glossary": LIST,
     "client": OPEN,
     "client-wheel": Row(anonymous=200, also=(wheel_name(),)),
+    "agent-install": OPEN,
+    "agent-program": OPEN,
     "favicon": Row(302, 302, 302),
     "livez": OPEN,
     "readyz": OPEN,

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
 from django.db import transaction
-from django.http import FileResponse, UnreadablePostError
+from django.http import FileResponse, HttpResponseBase, UnreadablePostError
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
@@ -29,6 +29,7 @@ from rest_framework.views import APIView
 from connections_app.agents.authentication import agent_of, refuse_other_machine
 from connections_app.agents.join_agent import join
 from connections_app.agents.reports import OVER
+from connections_app.agents.sessions import session_of
 from connections_app.agents.sync import hear, launch_stored
 from connections_app.agents.uploads import (
     ArchiveLimits,
@@ -43,7 +44,9 @@ from connections_app.agents.uploads import (
     store_checkpoints,
 )
 from connections_app.errors import AgentRefused, NoSuchAgent
+from connections_app.long_requests import server_sessions
 from connections_app.models import Agent, AgentAttempt
+from connections_app.sessions.websocket import SessionResponse, require_websocket
 from engines.agent.codec import BadMessage, decode, encode
 from engines.agent.messages import Joined, Joining, Sync
 from engines.protocol import Launch, Stream
@@ -105,7 +108,7 @@ class JoinView(APIView):
 
     def post(self, request: Request) -> Response:
         agent = join(bearer_of(request), message_of(Joining, request), timezone.now())
-        return Response(encode(Joined(agent.name)))
+        return Response(encode(Joined(agent.name, site=agent.site)))
 
 
 @extend_schema(exclude=True)
@@ -114,6 +117,18 @@ class SyncView(OfAgents):
         told = message_of(Sync, request)
         refuse_other_machine(agent_in(request), version=told.version, machine=told.machine)
         return Response(encode(hear(agent_in(request), told, timezone.now())))
+
+
+@extend_schema(exclude=True)
+class ServerSessionView(OfAgents):
+    def get(self, request: Request, key: str) -> HttpResponseBase:
+        """Open the server's end of a session by WebSocket."""
+        require_websocket(request.META)
+        agent = agent_in(request)
+        session = session_of(agent, key)
+        if session is None:
+            raise NotFound("There is no such session at this machine (any more).")
+        return SessionResponse(session, server_sessions.take(agent.pk))
 
 
 @extend_schema(exclude=True)
@@ -129,7 +144,7 @@ class LogsView(OfAgents):
             if len(data) > LARGEST_PIECE:
                 raise TooLarge(f"A piece of a log has at most {LARGEST_PIECE} bytes.")
             most = settings.MOTLEY_LOG_LIMIT_BYTES + BEYOND_THE_LIMIT
-            size = append_log(row.attempt, Stream(stream), int(offset), data, most=most)
+            size = append_log(row.attempt, Stream(stream), int(offset), data, most=most, rank=row.rank)
         return Response({"size": size})
 
 

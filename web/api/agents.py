@@ -34,6 +34,10 @@ class AgentSpec(Strict):
 
     name = Text(max_length=40, help_text="Of its node and of its engine: lower-case letters, digits, '.', '_', '-'.")
     trusted = serializers.BooleanField(default=False, help_text="Whether it may have secrets of jobs.")
+    site = serializers.BooleanField(
+        default=False,
+        help_text="Whether it is a server of the site, which is trusted and shares gangs with the others.",
+    )
     team = serializers.SlugRelatedField(
         "name",
         queryset=Team.objects.all(),
@@ -59,6 +63,7 @@ class AgentAnswer(serializers.ModelSerializer[Agent]):
         fields: tuple[str, ...] = (
             "name",
             "trusted",
+            "site",
             "team",
             "state",
             "created_at",
@@ -106,6 +111,7 @@ class AgentViewSet(ShowMany[Agent], viewsets.GenericViewSet[Agent]):
         agent, text = issue_join_token(
             asked["name"],
             trusted=asked["trusted"],
+            site=asked["site"],
             actor=caller(request),
             now=timezone.now(),
             lifetime=timedelta(hours=asked["hours"]),

@@ -3,7 +3,7 @@ runs, reports."""
 
 from django.urls import path
 
-from web.api.agent_messages import CheckpointsView, CodeView, JoinView, LogsView, SyncView
+from web.api.agent_messages import CheckpointsView, CodeView, JoinView, LogsView, ServerSessionView, SyncView
 from web.api.arrays import ArrayView
 from web.api.curves import CurveView
 from web.api.energy import EnergyView
@@ -25,6 +25,7 @@ from web.api.usage import UsageCsvView, UsageView
 urlpatterns = [
     path("agent/join", JoinView.as_view(), name="agent-join"),
     path("agent/sync", SyncView.as_view(), name="agent-sync"),
+    path("agent/sessions/<str:key>", ServerSessionView.as_view(), name="agent-session"),
     path("agent/attempts/<str:attempt>/logs/<str:stream>/<int:rank>", LogsView.as_view(), name="agent-logs"),
     path("agent/attempts/<str:attempt>/code", CodeView.as_view(), name="agent-code"),
     path("agent/attempts/<str:attempt>/checkpoints", CheckpointsView.as_view(), name="agent-checkpoints"),

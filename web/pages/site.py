@@ -17,6 +17,7 @@ from django.views.decorators.http import require_safe
 from accounting_app.models import RetentionRun
 from jobs_app.job_archive import archive_files
 from jobs_app.models import SiteAnnouncement, Team
+from operations.agent_package import agent_package, install_script
 from operations.backup import last_backup
 from operations.client_wheel import client_wheel, wheel_name
 from operations.health import scheduler_health
@@ -115,3 +116,16 @@ def wheel(request: HttpRequest, name: str) -> HttpResponse:
     if name != wheel_name():
         raise Http404
     return HttpResponse(client_wheel(), content_type="application/zip")
+
+
+@require_safe
+def agent_install(request: HttpRequest) -> HttpResponse:
+    """Script that makes a machine a server of the site, with a join token."""
+    url = request.build_absolute_uri("/").rstrip("/")  # as the machine reaches the service
+    return HttpResponse(install_script(url), content_type="text/x-shellscript; charset=utf-8")
+
+
+@require_safe
+def agent_program(request: HttpRequest) -> HttpResponse:
+    """The agent of the release that this service runs."""
+    return HttpResponse(agent_package(), content_type="application/zip")

@@ -28,6 +28,7 @@ from web.pages import (
     reports,
     rounds,
     secrets,
+    servers,
     site,
     sweeps,
     team,
@@ -68,6 +69,7 @@ urlpatterns = [
     path("sweeps/<int:pk>", sweeps.sweep, name="sweep"),
     path("sweeps/<int:pk>/<slug:verb>", sweeps.act, name="act-on-sweep"),
     path("cluster", cluster.cluster, name="cluster"),
+    path("cluster/add-server", servers.add_server, name="add-server"),
     path("cluster/then", cluster_at_time.cluster_at_time, name="cluster-then"),
     path("nodes/<str:name>", node.node, name="node"),
     path("nodes/<str:name>/<slug:verb>", cluster.act_on_node, name="act-on-node"),
@@ -111,5 +113,7 @@ urlpatterns = [
     path("glossary", site.glossary_page, name="glossary"),
     path("client/", site.client_page, name="client"),
     path("client/<str:name>", site.wheel, name="client-wheel"),
+    path("agent/install", site.agent_install, name="agent-install"),
+    path("agent/motley-agent.pyz", site.agent_program, name="agent-program"),
     path("favicon.ico", RedirectView.as_view(url="/static/motley/icon.svg", permanent=False), name="favicon"),
 ]

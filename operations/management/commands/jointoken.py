@@ -17,12 +17,14 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name", help="of the node: lower-case letters, digits, '.', '_' and '-'")
         parser.add_argument("--trusted", action="store_true", help="it may have secrets of jobs")
+        parser.add_argument("--site", action="store_true", help="it is a server of the site (docs/servers.md)")
         parser.add_argument("--team", help="whose machine it is: its members see it on the page Cluster")
         parser.add_argument("--hours", type=int, default=24, help="for so long the token can be used; default 24")
 
     def handle(self, *args: Any, **options: Any) -> None:
         given = {
             "trusted": options["trusted"],
+            "site": options["site"],
             "lifetime": timedelta(hours=options["hours"]),
             "team": _team_of(options["team"]),
         }

@@ -11,9 +11,9 @@ from django.db.models import F, Q, TextField
 from django.db.models.functions import Cast
 
 from accounting_app.fairness.budgets import TeamBudget, used_up
-from cluster_app.models import Engine
+from cluster_app.models import WITH_AGENTS, Engine
 from cluster_app.replica_size import GpusPerReplica
-from cluster_app.storage import SITE, places_of
+from cluster_app.storage import KEPT, places_of
 from jobs_app.models import Attempt, Job
 from jobs_app.models.job import JobQuerySet
 from jobs_app.submission.volunteers import volunteers_now
@@ -83,7 +83,7 @@ def round_jobs(
         schedulable = schedulable.exclude(team__in=closed)
     waiting = Q(pk__in=schedulable.values("pk"))
     jobs = read_job_rows(Job.objects.filter(waiting | Q(state__in=Job.ACTIVE)), nodes, unreadable)
-    of_site_alone = not nodes or SITE in _everywhere(nodes)
+    of_site_alone = not nodes or KEPT in _everywhere(nodes)
     return (jobs if of_site_alone else _with_bound_ones(jobs)), unreadable
 
 
@@ -107,11 +107,11 @@ def _places_beyond(everywhere: frozenset[str], volunteers: str) -> tuple[str, ..
 
 
 def _with_bound_ones(jobs: Sequence[JobRow]) -> list[JobRow]:
-    """The jobs; those that have run at the site are bound to it, because their saved files are there."""
+    """The jobs; those that have run at an engine without agents are bound to such ones, where their files are."""
     of_site = Attempt.objects.filter(started_at__isnull=False, job__finished_at=None)
-    agents = Engine.objects.filter(kind=Engine.Kind.AGENT).values("name")
+    agents = Engine.objects.filter(kind__in=WITH_AGENTS).values("name")
     bound = set(of_site.exclude(engine__in=agents).order_by().values_list("job", flat=True).distinct())
-    return [job._replace(volunteers=(SITE,)) if job.id in bound else job for job in jobs]
+    return [job._replace(volunteers=(KEPT,)) if job.id in bound else job for job in jobs]
 
 
 def _columns(kind: type[Row], documents: Collection[str]) -> list[Any]:

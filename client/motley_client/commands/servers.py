@@ -1,0 +1,70 @@
+"""Commands about the site's own servers."""
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from motley_client.client import Client
+from motley_client.lookup import connect
+from motley_client.server_setup import Found, faults_among, install, look_at
+from motley_client.terminal import sanitized, say, warn
+
+server = typer.Typer(no_args_is_help=True, help="Make servers without Slurm nodes of the cluster, by ssh.")
+AT_ONCE = 16
+
+
+@server.command()
+def add(
+    context: typer.Context,
+    destinations: Annotated[
+        list[str], typer.Argument(metavar="[USER@]HOST...", help="Servers, as ssh names them; as root.")
+    ],
+    *,
+    name: Annotated[str, typer.Option(help="Name of the node. Default: that of the host; for one server alone.")] = "",
+    gpus: Annotated[str, typer.Option(help="Emulated GPUs for a trial, as k80:4.")] = "",
+    job_user: Annotated[str, typer.Option(help="Account of jobs that name none.")] = "motley-job",
+    job_path: Annotated[str, typer.Option(help="Put before the PATH of jobs: where their python is.")] = "",
+    check: Annotated[bool, typer.Option("--check", help="Check alone.")] = False,
+) -> None:
+    """Check servers, and make them nodes of the cluster if all is in order on all. Administrators only."""
+    if name and len(destinations) > 1:
+        raise typer.BadParameter("Give --name for one server alone.")
+    named = [("--job-user", job_user), ("--gpus", gpus), ("--job-path", job_path)]
+    options = [word for option, value in named if value for word in (option, value)]
+    with connect(context) as client:
+        found = _checked(client, destinations, name, options)
+        if not check:
+            _add(client, found, options)
+
+
+def _checked(client: Client, destinations: Sequence[str], name: str, options: Sequence[str]) -> list[Found]:
+    """Look at all servers at once; exits where something is wrong on one."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = list(pool.map(partial(look_at, url=client.url, options=options), dict.fromkeys(destinations)))
+    servers = [one._replace(name=name or one.name) for one in found]
+    faults = faults_among(servers, {node["name"] for node in client.nodes()})
+    for one in servers:
+        for line in one.lines:
+            say(sanitized(f"{one.name}  ok    {line}"))
+        for fault in faults.get(one.destination, ()):
+            warn(sanitized(f"{one.name}  FAIL  {fault}"))
+    if faults:
+        warn("Nothing was written.")
+        raise typer.Exit(1)
+    return servers
+
+
+def _add(client: Client, servers: Sequence[Found], options: Sequence[str]) -> None:
+    failed = False
+    for one in servers:
+        token = client.add_server(one.name)["token"]
+        done = install(one.destination, client.url, token, options)
+        failed |= done.returncode != 0
+        lines = (done.stdout if done.returncode == 0 else done.stdout + done.stderr).strip().splitlines()
+        for line in lines:
+            (say if done.returncode == 0 else warn)(sanitized(f"{one.name}  {line}"))
+    if failed:
+        raise typer.Exit(1)

@@ -1,0 +1,121 @@
+"""Servers made nodes of the cluster by the system's ssh: all are checked before anything is written on one of them."""
+
+import json
+import shlex
+import subprocess
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
+"""Without questions: a host key that is not known is refused."""
+TIMEOUT_S = 120
+INSTALL_TIMEOUT_S = 600
+SSH_FAILED = 255
+TOKEN_FILE = "/run/motley-join-token"  # noqa: S105 - its path
+
+
+class Found(NamedTuple):
+    """What was found on one server."""
+
+    destination: str
+    name: str
+    uuids: Sequence[str] = ()
+    job_uid: int | None = None
+    lines: Sequence[str] = ()
+    """What is in order."""
+    faults: Sequence[str] = ()
+    """What is not, each with its remedy."""
+
+
+def name_of(destination: str) -> str:
+    """Name of the node: that of the host, without user and domain."""
+    host = destination.rpartition("@")[2]
+    return host if host.replace(".", "").isdigit() else host.partition(".")[0].lower()
+
+
+def look_at(destination: str, url: str, options: Sequence[str]) -> Found:
+    """Check a server; nothing is written there."""
+    done = _run(destination, _line(url, ["--check", "--json", *options]), timeout_s=TIMEOUT_S)
+    return found_in(destination, done)
+
+
+def found_in(destination: str, done: "subprocess.CompletedProcess[str]") -> Found:
+    """What the check said. Pure."""
+    name = name_of(destination)
+    try:
+        told = json.loads(done.stdout)
+        checks = told["checks"]
+    except (ValueError, KeyError, TypeError):
+        return Found(destination, name, faults=[_why_not(destination, done)])
+    said = [(one["passed"], f"{one['name']}: {one['said']}") for one in checks]
+    lines, faults = ([text for passed, text in said if passed is wanted] for wanted in (True, False))
+    return Found(destination, name, tuple(told["uuids"]), told["job_uid"], lines, faults)
+
+
+def faults_among(servers: Sequence[Found], nodes: Collection[str]) -> dict[str, list[str]]:
+    """All faults by destination; `nodes` are those that the service has. Pure.
+
+    A GPU that another node has is refused by the service when the server joins.
+    """
+    names, gpus = Counter(one.name for one in servers), Counter(uuid for one in servers for uuid in one.uuids)
+    numbers = Counter(one.job_uid for one in servers if one.job_uid is not None)
+    found = {
+        one.destination: [*one.faults, *_name_faults(one, names, nodes), *_gpu_faults(one, gpus)] for one in servers
+    }
+    if len(numbers) > 1:
+        usual = numbers.most_common(1)[0][0]
+        for one in servers:
+            if one.job_uid not in (None, usual):
+                text = (
+                    f"account: the account of jobs has the number {one.job_uid} here and {usual} on others: give it one"
+                )
+                found[one.destination].append(
+                    f"{text} (usermod -u {usual}), or files on shared storage are not its own."
+                )
+    return {destination: faults for destination, faults in found.items() if faults}
+
+
+def install(destination: str, url: str, token: str, options: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+    """Install the agent; the token goes through standard input, which other users do not see."""
+    run = _line(url, ["--token-file", TOKEN_FILE, *options])
+    line = f"umask 077; cat > {TOKEN_FILE}; {run}; code=$?; rm -f {TOKEN_FILE}; exit $code"
+    return _run(destination, line, given=token, timeout_s=INSTALL_TIMEOUT_S)
+
+
+def _name_faults(one: Found, names: Mapping[str, int], nodes: Collection[str]) -> Iterator[str]:
+    if names[one.name] > 1:
+        yield f"name: {names[one.name]} of these servers are called {one.name}: add them one by one with --name."
+    elif one.name in nodes:
+        yield f"name: the cluster has a node {one.name} already: choose another with --name."
+
+
+def _gpu_faults(one: Found, gpus: Mapping[str, int]) -> Iterator[str]:
+    if twice := [uuid for uuid in one.uuids if gpus[uuid] > 1]:
+        yield f"gpus: another of these servers has {', '.join(twice)}, too: is it the same machine twice?"
+
+
+def _line(url: str, options: Sequence[str]) -> str:
+    return f"curl -fsS {shlex.quote(url)}/agent/install | sh -s -- {shlex.join(options)}"
+
+
+def _run(destination: str, line: str, *, timeout_s: float, given: str = "") -> "subprocess.CompletedProcess[str]":
+    command = [*SSH, "--", destination, line]
+    try:
+        return subprocess.run(  # noqa: S603 - the system's ssh, with words of the administrator
+            command, input=given, capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, SSH_FAILED, "", f"it did not answer within {timeout_s:.0f} s")
+    except FileNotFoundError:
+        return subprocess.CompletedProcess(command, SSH_FAILED, "", "this machine has no ssh")
+
+
+def _why_not(destination: str, done: "subprocess.CompletedProcess[str]") -> str:
+    """The remedy where the check could not run."""
+    said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+    if "host key" in done.stderr.lower():
+        return f"ssh: the host key of {destination} is not known, or is another one: `ssh {destination}` shows it."
+    if done.returncode == SSH_FAILED:
+        return f"ssh: {destination} is not reached ({said}): try `ssh {destination} true`."
+    return said.removeprefix("FAIL ")

@@ -1,0 +1,205 @@
+"""Gangs over servers: they start on all or none, and end together. One pass reads, decides and writes.
+
+Ranks start when all servers have said that they are prepared. A rank that ends badly, or a server that is not heard,
+ends the gang: the other ranks are stopped within the grace of the job, so that all have ended when the lease of the
+silent server is over.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import NamedTuple
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import F, Q
+
+from connections_app.agents.silence import SILENT_AFTER_S, silent_s
+from connections_app.models import Agent, AgentAttempt, EngineProbe
+from engines.agent.codec import decode
+from engines.lease_file import GRACE_PART
+from engines.protocol import AttemptReport, Phase, StopReason
+from jobs_app.models import Attempt, Job
+
+Cause = AgentAttempt.Cause
+OVER = (Phase.ENDED, Phase.LOST)
+USUAL_GRACE_S = 30.0
+"""Of a test of the engine, which has no job."""
+
+
+class Member(NamedTuple):
+    """One rank of an attempt at servers."""
+
+    rank: int
+    server: str
+    report: AttemptReport | None
+    """As the server has told it; None: nothing yet."""
+    delivered: bool
+    """Whether the server may have the launch."""
+    withdrawn: bool
+    """Whether it was never given it, and will not be."""
+    ready_at: datetime | None
+    silent_s: float
+
+    @property
+    def is_over(self) -> bool:
+        return self.withdrawn or (self.report is not None and self.report.phase in OVER)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it ended other than with 0, or its server no longer knows it."""
+        if self.report is None or self.withdrawn:
+            return False
+        return self.report.phase in (Phase.LOST, Phase.UNKNOWN) or (self.is_over and self.report.exit_code != 0)
+
+
+class Gang(NamedTuple):
+    """An attempt at servers that nobody has told to stop."""
+
+    members: Sequence[Member]
+    has_begun: bool
+    grace_s: float
+
+
+class Terms(NamedTuple):
+    """Limits of time."""
+
+    lease_s: float
+    ready_within: timedelta
+    """Between the first server that is ready and the last."""
+
+
+class EndOfGang(NamedTuple):
+    """The rank that ends a gang, and how."""
+
+    rank: int
+    cause: AgentAttempt.Cause
+    note: str
+
+
+class Go(NamedTuple):
+    """All servers are ready."""
+
+
+def next_step(gang: Gang, terms: Terms, now: datetime) -> Go | EndOfGang | None:
+    """What the gang comes to now; None: nothing new. Pure."""
+    is_one_of_several = len(gang.members) > 1
+    if failed := [one for one in gang.members if one.has_failed and is_one_of_several]:
+        return _end_by(failed[0], has_begun=gang.has_begun)
+    most_s = terms.lease_s - min(gang.grace_s, GRACE_PART * terms.lease_s)
+    silent = [one for one in gang.members if not one.is_over and one.silent_s >= most_s]
+    if silent:
+        longest = max(silent, key=lambda one: one.silent_s)
+        return EndOfGang(
+            longest.rank, Cause.SILENT, f"{longest.server} has not been heard for {longest.silent_s:.0f} s."
+        )
+    return None if gang.has_begun else _start_of(gang.members, terms, now)
+
+
+def _end_by(member: Member, *, has_begun: bool) -> EndOfGang:
+    """End by a rank that failed; where its server could not even start it, the gang was not ready.
+
+    Which of several failed ranks ended it first is known when all have ended (see `gang_report`).
+    """
+    report = member.report
+    of_server = report is not None and report.phase in (Phase.LOST, Phase.UNKNOWN)
+    if of_server and not has_begun:
+        said = report.message if report is not None else ""
+        return EndOfGang(member.rank, Cause.NOT_READY, f"{member.server} could not prepare its rank: {said}"[:500])
+    if report is not None and report.phase is Phase.UNKNOWN:
+        return EndOfGang(member.rank, Cause.SILENT, f"{member.server} no longer has the files of its rank.")
+    return EndOfGang(member.rank, Cause.FAILED, "")
+
+
+def _start_of(members: Sequence[Member], terms: Terms, now: datetime) -> Go | EndOfGang | None:
+    """Go once all are ready and heard; after the limit the end, by one that has not fetched its rank if there is."""
+    missing = [one for one in members if one.ready_at is None or one.silent_s > SILENT_AFTER_S]
+    if not missing:
+        return Go()
+    ready = [one.ready_at for one in members if one.ready_at is not None]
+    if not ready or now - min(ready) < terms.ready_within:
+        return None
+    late = min(missing, key=lambda one: (one.delivered, one.ready_at is not None, one.rank))
+    limit_s = terms.ready_within.total_seconds()
+    return EndOfGang(
+        late.rank, Cause.NOT_READY, f"{late.server} {_did(late)} {limit_s:.0f} s after the first was ready."
+    )
+
+
+def _did(late: Member) -> str:
+    if not late.delivered:
+        return "had not fetched its rank"
+    return "was still preparing its rank" if late.ready_at is None else "was ready, and not heard any more"
+
+
+def gangs_to_advance() -> dict[int, Gang]:
+    """The attempts at servers that have not ended and that nobody has told to stop, by number."""
+    live = Attempt.objects.with_processes().values("pk")
+    probes = EngineProbe.objects.filter(ended_at=None).annotate(attempt_number=-F("pk")).values("attempt_number")
+    of_these = Q(attempt__in=live) | Q(attempt__in=probes)
+    rows = AgentAttempt.objects.filter(of_these, agent__site=True).select_related("agent")
+    known = list(rows.order_by("attempt", "rank"))
+    grace = dict(Job.objects.filter(pk__in={row.job for row in known}).values_list("pk", "grace_s"))
+    of_attempt = {attempt: list(found) for attempt, found in groupby(known, key=lambda row: row.attempt)}
+    return {
+        attempt: _gang_of(found, grace)
+        for attempt, found in of_attempt.items()
+        if not any(row.cause or row.stop_reason for row in found)
+    }
+
+
+def _gang_of(rows: Sequence[AgentAttempt], grace: Mapping[UUID, int]) -> Gang:
+    return Gang(
+        [_member_of(row) for row in rows],
+        has_begun=rows[0].ranks == 1 or any(row.go_at for row in rows),
+        grace_s=grace.get(rows[0].job, USUAL_GRACE_S),
+    )
+
+
+def _member_of(row: AgentAttempt) -> Member:
+    return Member(
+        row.rank,
+        row.agent.name,
+        decode(AttemptReport, row.report) if row.report is not None else None,
+        delivered=row.delivered_at is not None,
+        withdrawn=row.forgotten and row.delivered_at is None,
+        ready_at=row.ready_at,
+        silent_s=silent_s(row.agent),
+    )
+
+
+def steps_of(gangs: Mapping[int, Gang], now: datetime) -> dict[int, Go | EndOfGang]:
+    """The gangs for which there is something new."""
+    within = timedelta(seconds=settings.MOTLEY_GANG_READY_S)
+    terms = Terms(settings.MOTLEY_AGENT_LEASE_S, within)
+    steps = {attempt: next_step(gang, terms, now) for attempt, gang in gangs.items()}
+    return {attempt: step for attempt, step in steps.items() if step is not None}
+
+
+def take_step(attempt: int, step: Go | EndOfGang, *, grace_s: float, now: datetime) -> None:
+    """Write what the gang comes to; its rows are locked in the order of ranks. Called in a transaction."""
+    rows = list(AgentAttempt.objects.select_for_update().filter(attempt=attempt).order_by("rank"))
+    if any(row.stop_reason or row.cause for row in rows):
+        return
+    if isinstance(step, Go):
+        AgentAttempt.objects.filter(attempt=attempt, go_at=None).update(go_at=now)
+        return
+    for row in rows:
+        if row.rank == step.rank:
+            row.cause, row.cause_note = step.cause, step.note
+        stop_row(row, reason=StopReason.PREEMPT, grace_s=grace_s)
+    AgentAttempt.objects.bulk_update(rows, ["cause", "cause_note", *STOP_COLUMNS])
+    if step.cause == Cause.NOT_READY:
+        late = next(row.agent_id for row in rows if row.rank == step.rank)
+        Agent.objects.filter(pk=late).update(fault=step.note, fault_at=now)
+
+
+STOP_COLUMNS = ("stop_reason", "stop_grace_s", "launch", "forgotten")
+
+
+def stop_row(row: AgentAttempt, *, reason: StopReason, grace_s: float) -> None:
+    """Note the stop in memory; a launch not yet fetched is withdrawn. A repeat may shorten the grace period."""
+    row.stop_grace_s = min(row.stop_grace_s, grace_s) if row.stop_reason else grace_s
+    row.stop_reason = row.stop_reason or reason
+    if row.delivered_at is None:
+        row.launch, row.forgotten = "", True

@@ -1,0 +1,83 @@
+"""Sessions in ranks on servers: the client's process waits at a socket, to which that of the server's agent comes.
+
+The sockets lie in a folder; their names say the attempt, the rank and a key, which the agent is told.
+"""
+
+import re
+import secrets
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from connections_app.agents.uploads import agent_root, make_folder
+from connections_app.models import Agent, AgentAttempt
+from engines.agent.messages import SessionOrder
+from engines.protocol import SessionCommand
+from engines.supervision.engine_root import SYSTEM_PATH
+from engines.supervision.rank import PACKAGE_PARENT, PYTHON
+from jobs_app.models import Attempt
+
+NAME = re.compile(r"(-?[0-9]+)\.([0-9]+)\.([0-9a-f]{32})")
+
+
+class Waiting(NamedTuple):
+    """A session that waits for the agent of its rank."""
+
+    attempt: int
+    rank: int
+    key: str
+    path: Path
+
+
+def listening_command(attempt: int, rank: int) -> SessionCommand:
+    """Command of the client's end, which waits for the agent."""
+    make_folder(_folder())
+    return _command("listen", _folder() / f"{attempt}.{rank}.{secrets.token_hex(16)}")
+
+
+def orders_of(rows: Collection[AgentAttempt]) -> list[SessionOrder]:
+    """The sessions that wait in these ranks."""
+    ranks = {(row.attempt, row.rank) for row in rows}
+    return [SessionOrder(one.key, one.attempt) for one in _waiting() if (one.attempt, one.rank) in ranks]
+
+
+class ServerSession:
+    """The agent's end of a session, for the server of long requests."""
+
+    def __init__(self, agent: Agent, waiting: Waiting) -> None:
+        self._agent, self._attempt = agent, waiting.attempt
+        self.command = _command("join", waiting.path)
+
+    def begin(self, message: str | bytes) -> bytes:
+        """Nothing is asked: the client has."""
+        return b""
+
+    def check(self, in_use: bool) -> bool:
+        """Whether the agent is not revoked, and the attempt runs."""
+        is_valid = Agent.objects.filter(pk=self._agent.pk, revoked_at=None).exists()
+        return is_valid and Attempt.objects.live().filter(pk=self._attempt).exists()
+
+
+def session_of(agent: Agent, key: str) -> ServerSession | None:
+    """The session with this key, if it is in a rank of this agent."""
+    for waiting in _waiting():
+        of_rank = agent.attempts.filter(attempt=waiting.attempt, rank=waiting.rank, forgotten=False)
+        if secrets.compare_digest(waiting.key, key) and of_rank.exists():
+            return ServerSession(agent, waiting)
+    return None
+
+
+def _waiting() -> Iterator[Waiting]:
+    if _folder().is_dir():
+        for path in _folder().iterdir():
+            if found := NAME.fullmatch(path.name):
+                yield Waiting(int(found[1]), int(found[2]), found[3], path)
+
+
+def _folder() -> Path:
+    return agent_root() / "sessions"
+
+
+def _command(word: str, path: Path) -> SessionCommand:
+    argv = [*PYTHON, "engines.sessions.meeting", word, str(path)]
+    return SessionCommand(argv, PACKAGE_PARENT, {"PATH": SYSTEM_PATH, "LANG": "C.UTF-8"})

@@ -1,0 +1,164 @@
+"""Checks of a server before anything is written on it: what is there, and what to do about what is not."""
+
+import email.utils
+import os
+import pwd
+import shutil
+import socket
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, TypedDict
+
+from engines.agent.network import interfaces, source_address
+from engines.nvml import this_machine
+
+LEAST_FREE_GIB = 5.0
+MOST_CLOCK_S = 60.0
+TIMEOUT_S = 10.0
+GIB = 1 << 30
+
+
+class Asked(NamedTuple):
+    """What the administrator asked for."""
+
+    url: str
+    address: str
+    job_user: str
+    emulated: str
+    state: Path
+
+
+class Facts(NamedTuple):
+    """What was found on the server."""
+
+    gpu_type: str
+    uuids: tuple[str, ...]
+    faulty: Mapping[str, str]
+    """UUID of a GPU -> what its driver says is wrong."""
+    no_answer: str
+    """Why the service does not answer; empty: it does."""
+    clock_s: float
+    """By how much our clock is ahead of the service's."""
+    address: str
+    own_addresses: frozenset[str]
+    free_gib: float
+    is_root: bool
+    job_uid: int | None
+    """Number of the account of jobs; None: it is still to be created."""
+    has_joined: bool
+
+
+class Check(TypedDict):
+    """One line for the administrator."""
+
+    name: str
+    passed: bool
+    said: str
+
+
+def facts_of(asked: Asked) -> Facts:
+    """Look at this machine, and ask the service for its time. Nothing is written."""
+    found = this_machine() if not asked.emulated else None
+    no_answer, clock_s = _clock_against(asked.url)
+    return Facts(
+        gpu_type=found.gpu_type if found is not None else asked.emulated.partition(":")[0],
+        uuids=tuple(gpu.uuid for gpu in found.gpus) if found is not None else (),
+        faulty={gpu.uuid: gpu.fault for gpu in found.gpus if gpu.fault} if found is not None else {},
+        no_answer=no_answer,
+        clock_s=clock_s,
+        address=asked.address or source_address(asked.url),
+        own_addresses=frozenset(interfaces()),
+        free_gib=_free_gib(asked.state),
+        is_root=os.geteuid() == 0,
+        job_uid=_uid_of(asked.job_user),
+        has_joined=(asked.state / "identity.json").exists(),
+    )
+
+
+def checks_of(asked: Asked, facts: Facts) -> Iterator[Check]:
+    """What was found, and the remedy of what is wrong. Pure."""
+    if facts.has_joined:
+        yield Check(name="joined", passed=False, said=f"This server has joined already: {asked.state} says where.")
+    yield _gpus(asked, facts)
+    if facts.no_answer:
+        said = f"The service does not answer at {asked.url} ({facts.no_answer})"
+        yield Check(name="service", passed=False, said=f"{said}: check its name, the route and its certificate.")
+    else:
+        yield Check(name="service", passed=True, said=f"{asked.url} answers.")
+        yield _clock(facts)
+    yield _address(facts)
+    enough = facts.free_gib >= LEAST_FREE_GIB
+    more = "" if enough else f": it needs {LEAST_FREE_GIB:.0f} GiB; free some, or name another folder with --state"
+    yield Check(name="disk", passed=enough, said=f"{facts.free_gib:.0f} GiB are free at {asked.state}{more}.")
+    yield _account(asked, facts)
+
+
+def _gpus(asked: Asked, facts: Facts) -> Check:
+    if asked.emulated:
+        return Check(name="gpus", passed=True, said=f"{asked.emulated} are emulated: a trial.")
+    if not facts.uuids:
+        said = "No driver answers: install NVIDIA's, so that nvidia-smi lists the GPUs. For a trial: --gpus k80:4."
+        return Check(name="gpus", passed=False, said=said)
+    if facts.faulty:
+        said = "; ".join(f"{uuid}: {fault}" for uuid, fault in facts.faulty.items())
+        return Check(name="gpus", passed=False, said=f"{said}. Repair or remove it first.")
+    return Check(name="gpus", passed=True, said=f"{len(facts.uuids)} x {facts.gpu_type}.")
+
+
+def _clock(facts: Facts) -> Check:
+    ahead = facts.clock_s > 0
+    off = f"{abs(facts.clock_s):.0f} s {'ahead of' if ahead else 'behind'} the service"
+    if abs(facts.clock_s) > MOST_CLOCK_S:
+        return Check(name="clock", passed=False, said=f"The clock is {off}: set it by NTP (timedatectl set-ntp true).")
+    return Check(name="clock", passed=True, said=f"The clock is {off}.")
+
+
+def _address(facts: Facts) -> Check:
+    if not facts.address:
+        return Check(name="address", passed=False, said="No address was found: name one with --address.")
+    if facts.address not in facts.own_addresses and not facts.address.startswith("127."):
+        said = f"No interface has the address {facts.address}: name one of {', '.join(sorted(facts.own_addresses))}."
+        return Check(name="address", passed=False, said=said)
+    return Check(name="address", passed=True, said=f"Trainings reach it at {facts.address}.")
+
+
+def _account(asked: Asked, facts: Facts) -> Check:
+    if not facts.is_root:
+        said = "It is not root: jobs of all teams run as this account, and nothing separates them."
+        return Check(name="account", passed=True, said=said)
+    what = f"has the number {facts.job_uid}" if facts.job_uid is not None else "is created"
+    return Check(name="account", passed=True, said=f"The account {asked.job_user} of jobs {what}.")
+
+
+def _clock_against(url: str) -> tuple[str, float]:
+    """Why the service does not answer, and by how much our clock is ahead of it (half the way there taken off)."""
+    began_s = time.time()
+    try:
+        with urllib.request.urlopen(f"{url}/livez", timeout=TIMEOUT_S) as answer:  # noqa: S310 - checked by `checked_url`
+            said = answer.headers["Date"]
+    except (OSError, ValueError) as error:
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        return str(reason), 0.0
+    there_s = email.utils.parsedate_to_datetime(said).timestamp() if said else began_s
+    return "", (began_s + time.time()) / 2 - there_s
+
+
+def _free_gib(folder: Path) -> float:
+    while not folder.exists():
+        folder = folder.parent
+    return shutil.disk_usage(folder).free / GIB
+
+
+def _uid_of(account: str) -> int | None:
+    with suppress(KeyError):
+        return pwd.getpwnam(account).pw_uid if account else None
+    return None
+
+
+def host_name() -> str:
+    """Name of this machine without its domain."""
+    return socket.gethostname().partition(".")[0].lower()

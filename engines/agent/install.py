@@ -1,0 +1,126 @@
+"""Installation of the agent on a server: `python3 motley-agent.pyz --url URL --token-file FILE`, as root.
+
+First it checks, and prints a line for each check with its remedy; where one fails, nothing is written. Then it unpacks
+itself, joins, and starts the agent by systemd, or says how to start it where there is none.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from zipfile import ZipFile
+
+from engines.accounts import ensure_account
+from engines.agent.checks import Asked, Check, checks_of, facts_of, host_name
+from engines.agent.connection import checked_url
+
+PREFIX, STATE, UNIT = (
+    Path("/opt/motley-agent"),
+    Path("/var/lib/motley-agent"),
+    Path("/etc/systemd/system/motley-agent.service"),
+)
+SYSTEMD = Path("/run/systemd/system")
+UNIT_TEXT = """\
+[Unit]
+Description=Motley's agent: runs jobs of the service on this server
+After=network-online.target
+Wants=network-online.target
+
+[Service]
+WorkingDirectory={folder}
+ExecStart={command}
+Restart=always
+RestartSec=2
+# The jobs run on under their supervisors.
+KillMode=process
+Delegate=yes
+
+[Install]
+WantedBy=multi-user.target
+"""
+FAILED = 1
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    given = _parser().parse_args(words)
+    asked = Asked(given.url, given.address, given.job_user, given.gpus, given.state)
+    facts = facts_of(asked)
+    checks = list(checks_of(asked, facts))
+    if given.json:
+        found = {"host": host_name(), "uuids": facts.uuids, "job_uid": facts.job_uid, "checks": checks}
+        print(json.dumps(found))  # noqa: T201
+    else:
+        _tell(checks)
+    if not all(one["passed"] for one in checks):
+        sys.stderr.write("Nothing was written.\n")
+        return FAILED
+    return 0 if given.check else _install(given)
+
+
+def _tell(checks: Sequence[Check]) -> None:
+    for one in checks:
+        print(f"{'ok  ' if one['passed'] else 'FAIL'} {one['name']}: {one['said']}")  # noqa: T201
+
+
+def _install(given: argparse.Namespace) -> int:
+    if os.geteuid() == 0:
+        ensure_account(given.job_user)
+    folder = unpack(Path(sys.argv[0]), given.prefix)
+    state = ["--state", str(given.state)]
+    jobs_as = ["--job-user", given.job_user, "--create-accounts"] if os.geteuid() == 0 else []
+    named = [("--address", given.address), ("--gpus", given.gpus), ("--job-path", given.job_path)]
+    more = [word for option, value in named if value for word in (option, value)]
+    token = ["--token-file", str(given.token_file)] if given.token_file is not None else []
+    agent = [sys.executable, "-m", "engines.agent"]
+    join = [*agent, "join", "--url", given.url, *token, *jobs_as, *more, *state]
+    if (code := subprocess.run(join, cwd=folder, check=False).returncode) != 0:  # noqa: S603 - our own program
+        return code
+    _start(folder, [*agent, "run", *state])
+    return 0
+
+
+def unpack(archive: Path, prefix: Path) -> Path:
+    """Unpack the archive into a folder that its content names; returns `current`, a link to it."""
+    digest = hashlib.sha256(archive.read_bytes()).hexdigest()[:12]
+    folder, current, beside = prefix / digest, prefix / "current", prefix / ".current"
+    folder.mkdir(parents=True, exist_ok=True)
+    with ZipFile(archive) as packed:
+        packed.extractall(folder)
+    beside.unlink(missing_ok=True)
+    beside.symlink_to(folder)
+    beside.replace(current)
+    return current
+
+
+def _start(folder: Path, command: Sequence[str]) -> None:
+    if not SYSTEMD.exists():
+        print(f"There is no systemd: start the agent with `cd {folder} && {shlex.join(command)}`.")  # noqa: T201
+        return
+    UNIT.write_text(UNIT_TEXT.format(folder=folder, command=shlex.join(command)))
+    for words in (["daemon-reload"], ["enable", "--now", UNIT.name]):
+        subprocess.run(["systemctl", *words], check=True)  # noqa: S603, S607 - our own words
+    print("The agent runs: systemctl status motley-agent.")  # noqa: T201
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="Make this machine a server of a Motley cluster.")
+    parser.add_argument("--url", required=True, type=checked_url, help="the service, as https://motley.example.org")
+    parser.add_argument("--token-file", type=Path, help="file with the join token; default: $MOTLEY_JOIN_TOKEN")
+    parser.add_argument("--check", action="store_true", help="check alone; nothing is written")
+    parser.add_argument("--json", action="store_true", help="what was found as JSON")
+    parser.add_argument("--address", default="", help="on the network that trainings use; default: that to the service")
+    parser.add_argument("--job-user", default="motley-job", help="account of jobs that name none; default motley-job")
+    parser.add_argument("--job-path", default="", help="put before the PATH of jobs: where their python is")
+    parser.add_argument("--gpus", default="", help="emulated GPUs for a trial, as k80:4")
+    parser.add_argument("--prefix", type=Path, default=PREFIX, help=f"folder of the program; default {PREFIX}")
+    parser.add_argument("--state", type=Path, default=STATE, help=f"folder of the agent; default {STATE}")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""Program of the agent as the service serves it: a zipapp of the engines' sources, and the script that runs it."""
+
+from functools import cache
+from importlib.util import find_spec
+from io import BytesIO
+from pathlib import Path
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+from django.conf import settings
+
+AT = (2026, 1, 1, 0, 0, 0)
+"""Time of every file: the same sources are the same bytes on every machine."""
+MAIN = "import sys\n\nfrom engines.agent.install import main\n\nsys.exit(main())\n"
+SCRIPT = """\
+#!/bin/sh
+# Makes this machine a server of the Motley cluster at {url}: checks first, and then writes.
+set -eu
+python=
+for name in python3 python3.14 python3.13 python3.12 python3.11; do
+    if command -v "$name" > /dev/null && "$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+        python=$name
+        break
+    fi
+done
+if [ -z "$python" ]; then
+    echo "FAIL python: Python 3.11 or newer is needed, and $(python3 --version 2>&1 || echo none) is here:" \\
+        "install it, as by apt-get install python3.11. Nothing was written." >&2
+    exit 1
+fi
+package=$(mktemp)
+trap 'rm -f "$package"' EXIT
+curl -fsS {url}/agent/motley-agent.pyz -o "$package"
+"$python" "$package" --url {url} "$@"
+"""
+
+
+def install_script(url: str) -> str:
+    """The script for `sh`, of the service at this address."""
+    return SCRIPT.format(url=url)
+
+
+@cache
+def agent_package() -> bytes:
+    """The program of this release, with NVIDIA's module for queries of the driver; kept in memory, some 300 kB."""
+    root = Path(settings.BASE_DIR) / "engines"
+    files = {f"engines/{path.relative_to(root).as_posix()}": path.read_bytes() for path in sorted(root.rglob("*.py"))}
+    if (found := find_spec("pynvml")) is not None and found.origin is not None:
+        files["pynvml.py"] = Path(found.origin).read_bytes()
+    return _zipped({**files, "__main__.py": MAIN.encode()})
+
+
+def _zipped(files: dict[str, bytes]) -> bytes:
+    written = BytesIO()
+    with ZipFile(written, "w", ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            entry = ZipInfo(name, AT)
+            entry.compress_type, entry.external_attr = ZIP_DEFLATED, 0o644 << 16
+            archive.writestr(entry, content)
+    return written.getvalue()

@@ -1,0 +1,131 @@
+"""`motley server add`: all servers are checked before anything is written on one; ssh is a script of the test."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from connections_app.models import Agent
+from jobs_app.models.team import digest_of
+from motley_client.server_setup import Found, faults_among, found_in, install, look_at, name_of
+from tests.live_service import Live
+from tests.motley_command import Motley
+
+URL = "https://motley.example.org"
+CHECKS = [{"name": "gpus", "passed": True, "said": "8 x h100."}, {"name": "clock", "passed": True, "said": "in step."}]
+SSH = """#!/bin/sh
+for destination; do [ "$destination" = -- ] && break; shift; done
+folder=${0%/*}/$2
+shift 2
+echo "$1" >> "$folder/asked"
+cat > "$folder/given"
+cat "$folder/out"
+cat "$folder/errors" >&2
+exit "$(cat "$folder/code")"
+"""
+
+
+@pytest.fixture
+def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Folder of what each host answers; ssh of the test lies there."""
+    ssh = tmp_path / "ssh"
+    ssh.write_text(SSH)
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return tmp_path
+
+
+def host(hosts: Path, name: str, out: Any = "", errors: str = "", code: int = 0) -> Path:
+    folder = hosts / name
+    folder.mkdir()
+    files = {"out": out if isinstance(out, str) else json.dumps(out), "errors": errors, "code": str(code)}
+    for file, text in files.items():
+        (folder / file).write_text(text)
+    return folder
+
+
+def told(checks: Any = CHECKS, **more: Any) -> dict[str, Any]:
+    return {"host": "x", "uuids": ["GPU-1"], "job_uid": 990, "checks": checks, **more}
+
+
+def test_a_server_is_checked_by_its_own_line_and_nothing_is_written(hosts: Path) -> None:
+    folder = host(hosts, "root@gpu7", told())
+    found = look_at("root@gpu7", URL, ["--gpus", "k80:4"])
+    assert found == Found("root@gpu7", "gpu7", ("GPU-1",), 990, ["gpus: 8 x h100.", "clock: in step."], [])
+    asked = (folder / "asked").read_text().strip()
+    assert asked == f"curl -fsS {URL}/agent/install | sh -s -- --check --json --gpus k80:4"
+
+
+@pytest.mark.parametrize(
+    ("errors", "code", "said"),
+    [
+        ("ssh: connect to host gpu7 port 22: No route to host", 255, "is not reached (ssh: connect to host gpu7"),
+        ("Host key verification failed.", 255, "the host key of root@gpu7 is not known, or is another one"),
+        ("FAIL python: Python 3.11 or newer is needed, and Python 3.9.2 is here", 1, "python: Python 3.11 or newer"),
+        ("", 1, "it said nothing"),
+    ],
+)
+def test_a_server_that_cannot_be_checked_is_named_with_the_remedy(
+    hosts: Path, errors: str, code: int, said: str
+) -> None:
+    host(hosts, "root@gpu7", errors=errors, code=code)
+    (fault,) = look_at("root@gpu7", URL, []).faults
+    assert said in fault
+
+
+def test_what_fails_on_a_server_is_a_fault_of_it() -> None:
+    bad = {"name": "clock", "passed": False, "said": "The clock is 600 s behind the service: set it by NTP."}
+    done = subprocess.CompletedProcess([], 1, json.dumps(told([*CHECKS, bad])), "Nothing was written.")
+    found = found_in("gpu7", done)
+    assert found.faults == ["clock: The clock is 600 s behind the service: set it by NTP."]
+
+
+def test_names_gpus_and_numbers_are_compared_between_servers() -> None:
+    one = Found("root@gpu1.lab", "gpu1", ["GPU-1"], 990)
+    assert faults_among([one, one._replace(destination="gpu2", name="gpu2", uuids=["GPU-2"])], {"gpu3"}) == {}
+    same_name = one._replace(destination="root@gpu1.other", uuids=["GPU-2"])
+    assert "2 of these servers are called gpu1" in faults_among([one, same_name], set())["root@gpu1.other"][0]
+    assert "has a node gpu1 already" in faults_among([one], {"gpu1"})["root@gpu1.lab"][0]
+    same_gpu = one._replace(destination="gpu2", name="gpu2")
+    assert "is it the same machine twice?" in faults_among([one, same_gpu], set())["gpu2"][0]
+    others = [one._replace(destination=f"gpu{n}", name=f"gpu{n}", uuids=[f"GPU-{n}"]) for n in (2, 3)]
+    strange = faults_among([one, others[0], others[1]._replace(job_uid=1001)], set())
+    assert list(strange) == ["gpu3"]
+    assert "has the number 1001 here and 990 on others" in strange["gpu3"][0]
+
+
+def test_a_token_is_on_no_command_line(hosts: Path) -> None:
+    folder = host(hosts, "gpu7", "gpu7 has joined")
+    assert install("gpu7", URL, "join_secret", []).returncode == 0
+    assert (folder / "given").read_text() == "join_secret"
+    assert "join_secret" not in (folder / "asked").read_text()
+
+
+def test_a_node_is_called_as_its_host() -> None:
+    names = {one: name_of(one) for one in ("root@GPU7.lab.example", "gpu7", "root@10.0.0.7")}
+    assert names == {"root@GPU7.lab.example": "gpu7", "gpu7": "gpu7", "root@10.0.0.7": "10.0.0.7"}
+
+
+def test_servers_are_added_if_all_are_in_order_and_else_none_is(hosts: Path, service: Live, staff: Motley) -> None:
+    host(hosts, "gpu1", told(uuids=["GPU-1"]))
+    host(hosts, "gpu2", told(uuids=["GPU-2"]))
+    host(hosts, "gpu3", errors="FAIL python: Python 3.11 or newer is needed", code=1)
+    refused = staff("server", "add", "gpu1", "gpu2", "gpu3")
+    assert (refused.exit_code, "Nothing was written." in refused.stderr) == (1, True)
+    assert "gpu3  FAIL  python: Python 3.11 or newer is needed" in refused.stderr
+    assert not Agent.objects.exists()
+    added = staff("server", "add", "gpu1", "gpu2")
+    assert added.exit_code == 0, added.stderr
+    assert list(Agent.objects.values_list("name", "site")) == [("gpu1", True), ("gpu2", True)]
+    for name in ("gpu1", "gpu2"):
+        agent = Agent.objects.get(name=name)
+        assert digest_of((hosts / name / "given").read_text()) == agent.join_digest
+
+
+def test_only_an_administrator_adds_servers(hosts: Path, motley: Motley) -> None:
+    host(hosts, "gpu1", told())
+    assert motley("server", "add", "gpu1").exit_code == 3
+    assert not Agent.objects.exists()

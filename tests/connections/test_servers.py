@@ -1,0 +1,124 @@
+"""Servers of the site: who makes a machine one, and what it then may; the agents are played over REST."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import Client
+from django.urls import reverse
+from pytest_django import Settings
+from rest_framework.test import APIClient
+
+from cluster_app.models import Engine, Node
+from connections_app.agents.engine import AgentEngine
+from connections_app.agents.join_agent import issue_join_token
+from connections_app.errors import AgentRefused
+from connections_app.models import RIGHTS, Agent, Rights, Standing
+from engines.agent.codec import encode
+from engines.protocol import NodeFault
+from tests.played_agent import JOINING, Played
+from tests.service_lab import Lab
+
+SERVER = replace(JOINING, gangs=True)
+DOCUMENT = Path(__file__).parents[2] / "docs" / "servers.md"
+IN_WORDS = {
+    "gangs": "gangs over several machines",
+    "storage": "jobs with a `workdir`",
+    "accounts": "the account of the job's team",
+    "sessions": "sessions",
+    "secrets": "secrets of jobs",
+}
+
+
+@pytest.fixture
+def lab(lab: Lab, settings: Settings, tmp_path: Path) -> Lab:
+    settings.MOTLEY_AGENT_ROOT = tmp_path / "agents"
+    return lab
+
+
+def server(lab: Lab, name: str) -> Played:
+    joining = replace(SERVER, token=f"agent_{name}")
+    one = Played(lab, name, joining=joining, site=True)
+    assert one.joined == 200
+    return one
+
+
+def test_servers_are_nodes_of_one_engine_of_the_site(lab: Lab) -> None:
+    for name in ("gpu1", "gpu2"):
+        server(lab, name)
+    engine = Engine.objects.get(name="servers")
+    assert (engine.kind, engine.trusted, engine.agents.count()) == (Engine.Kind.SERVERS, True, 2)
+    nodes = Node.objects.filter(engine=engine)
+    assert [(node.name, node.capacity_type) for node in nodes] == [("gpu1", "stable"), ("gpu2", "stable")]
+
+
+def test_a_volunteer_cannot_make_its_machine_one_of_the_site(lab: Lab) -> None:
+    """Neither by what it says when it joins, nor with a new token for a name that has joined."""
+    desk = Played(lab, trusted=False, joining=SERVER)
+    said = encode(SERVER) | {"site": True, "trusted": True, "join_site": True}
+    assert desk.post("join", said, desk.join_token) == 200
+    agent = Agent.objects.get(name="desk")
+    assert (agent.site, agent.trusted, str(agent.engine)) == (False, False, "desk")
+    with pytest.raises(AgentRefused, match="desk is a volunteer's machine: take another name"):
+        issue_join_token("desk", trusted=True, site=True, actor=None, now=lab.now)
+    server(lab, "gpu1")
+    with pytest.raises(CommandError, match="gpu1 is a server of the site: take another name"):
+        call_command("jointoken", "gpu1", "--trusted")
+
+
+def test_no_machine_takes_the_name_of_the_engine_of_servers(lab: Lab) -> None:
+    with pytest.raises(AgentRefused, match="An engine or a node has the name servers: choose another"):
+        issue_join_token("servers", trusted=True, actor=None, now=lab.now)
+
+
+def test_only_an_administrator_makes_a_token_for_a_server(lab: Lab) -> None:
+    client = APIClient()
+    body = {"name": "gpu1", "site": True}
+    client.force_authenticate(lab.user("eve"))
+    assert client.post("/api/v1/agents", body, format="json").status_code == 403
+    client.force_authenticate(lab.user("root", staff=True))
+    made = client.post("/api/v1/agents", body, format="json")
+    assert (made.status_code, made.json()["site"], made.json()["trusted"]) == (201, True, True)
+
+
+def test_the_agent_is_served_and_checks_first(client: Client, tmp_path: Path) -> None:
+    """As the script does: where Python is too old it says so, else it runs the program of this release."""
+    script = client.get(reverse("agent-install")).content.decode()
+    assert "curl -fsS http://testserver/agent/motley-agent.pyz" in script
+    program = tmp_path / "agent.pyz"
+    program.write_bytes(client.get(reverse("agent-program")).content)
+    words = ["--url", "http://127.0.0.1:1", "--check", "--json", "--gpus", "k80:4", "--state", str(tmp_path / "state")]
+    done = subprocess.run([sys.executable, "-S", program, *words], capture_output=True, text=True, check=False)
+    failed = [one["name"] for one in json.loads(done.stdout)["checks"] if not one["passed"]]
+    assert (done.returncode, failed, done.stderr) == (1, ["service"], "Nothing was written.\n")
+    (tmp_path / "python3").write_text("#!/bin/sh\ncase $1 in --version) echo Python 3.9.2;; *) exit 1;; esac\n")
+    (tmp_path / "python3").chmod(0o755)
+    old = subprocess.run(
+        ["/bin/sh", "-s"], input=script, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
+    assert (old.returncode, "Python 3.11 or newer is needed, and Python 3.9.2 is here" in old.stderr) == (1, True)
+
+
+def test_an_agent_that_knows_no_gangs_is_no_server(lab: Lab) -> None:
+    assert Played(lab, "gpu1", joining=JOINING, site=True).joined == 409
+
+
+def test_a_machine_that_is_no_server_is_refused_a_gang(lab: Lab) -> None:
+    one = server(lab, "gpu1")
+    job = lab.submit("true", gpu_types=["k80"], workdir="/data")
+    launch = lab.until(lambda: one.sync().launches)[0]
+    assert launch.workdir == Path("/data")
+    Agent.objects.update(site=False)
+    with pytest.raises(NodeFault, match="no file system of the site"):
+        AgentEngine("servers").launch(replace(launch, attempt=launch.attempt + 1, job=str(job.pk)))
+
+
+def test_the_document_shows_the_table_in_the_code() -> None:
+    rows = [line.strip("| ").split("|") for line in DOCUMENT.read_text().splitlines() if line.startswith("| ")]
+    shown = {cells[0].strip(): [cell.strip() == "yes" for cell in cells[1:4]] for cells in rows if len(cells) >= 4}
+    for name in Rights._fields:
+        assert shown[IN_WORDS[name]] == [getattr(RIGHTS[standing], name) for standing in Standing]
