@@ -21,7 +21,8 @@ ON_POSTGRESQL := $(PYTHON) -m tests.private_servers
 MERGED = cd $(COVERAGE) && ../../$(PYTHON) -m slipcover --merge $(1) --out merged.json
 # Of `make test-all`.
 FLOOR := 94
-export PATH := $(CURDIR)/.venv/bin:$(PATH)
+# The last two for useradd and the like: `su` without a dash leaves them out.
+export PATH := $(CURDIR)/.venv/bin:$(PATH):/usr/sbin:/sbin
 unexport PYTHONDONTWRITEBYTECODE  # or every process of every test compiles Django and SciPy for itself
 
 .PHONY: run test test-all test-deep test-fast test-loaded test-slurm test-postgresql chaos test-torch check format bench bench-service schema sbom screenshots
