@@ -42,17 +42,18 @@ def cancel_job(job: Job, *, actor: User | None, because: str = "") -> None:
             raise JobIsFinished(Job.objects.only("state").get(pk=job.pk).get_state_display())
 
 
-def hold_job(job: Job, *, actor: User | None) -> None:
+def hold_job(job: Job, *, actor: User | None, because: str = "") -> None:
     """Hold the job in the queue; a running job is requeued gracefully first."""
+    why = because or _by(actor)
     with transaction.atomic():
         lock_job(job.pk)
-        _note("hold", job, actor)
+        _note("hold", job, actor, because)
         queued = Job.objects.filter(pk=job.pk, state=State.QUEUED)
-        if queued.update(held=True, reason=Reason.HELD, message=held_text(str(job), _by(actor)), reasons=[]):
-            record(job, Kind.HELD, _by(actor), actor=actor)
+        if queued.update(held=True, reason=Reason.HELD, message=held_text(str(job), why), reasons=[]):
+            record(job, Kind.HELD, why, actor=actor)
             return
         Job.objects.filter(pk=job.pk, state__in=Job.ACTIVE).update(hold_next=True)
-        if not stop_attempt_of(job, StopReason.REQUEUE, note=f"held {_by(actor)}", actor=actor):
+        if not stop_attempt_of(job, StopReason.REQUEUE, note=f"held {why}", actor=actor):
             raise JobIsFinished(Job.objects.only("state").get(pk=job.pk).get_state_display())
 
 

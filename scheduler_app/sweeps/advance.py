@@ -5,7 +5,7 @@ of a turn is written in one transaction, or nothing is, and the next turn comes 
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -20,7 +20,7 @@ from jobs_app.submission.admission import Admitted
 from jobs_app.submission.submit import enter
 from scheduler_app.recurring_jobs.admission import why_owner_is_gone
 from scheduler_app.sweeps.admission import admitted_trial
-from scheduler_app.sweeps.turn import JobNow, Turn, decide_turn
+from scheduler_app.sweeps.turn import CHANGING, JobNow, Turn, decide_turn
 from sweeps.space import Params
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,6 @@ log = logging.getLogger(__name__)
 EVERY = timedelta(seconds=1)
 MOST_PER_TURN = 4
 """Sweeps that one turn looks after: the others come in the next, half a second later."""
-CHANGING = ("state", "values", "target", "value", "message", "ended_at")
 
 
 def advance_sweeps(now: datetime) -> None:
@@ -106,14 +105,22 @@ def _claim(turn: Turn, now: datetime) -> bool:
     return bool(unchanged.update(**columns))
 
 
+def _command(trials: Sequence[SweepTrial], command: Callable[[Job, SweepTrial], None]) -> None:
+    jobs = Job.objects.in_bulk([trial.job_id for trial in trials])
+    for trial in trials:
+        with suppress(JobIsFinished, JobIsNotHeld):  # the next turn finds its end, or that it runs already
+            if job := jobs.get(trial.job_id):
+                command(job, trial)
+
+
 def _write(turn: Turn, new: Sequence[tuple[Params, Admitted]], now: datetime) -> None:
-    SweepTrial.objects.bulk_update(turn.trials, CHANGING, batch_size=500)
-    for trials, command in ((turn.hold, hold_job), (turn.release, release_job), (turn.cancel, cancel_job)):
-        jobs = Job.objects.in_bulk([trial.job_id for trial in trials])
-        for trial in trials:
-            with suppress(JobIsFinished, JobIsNotHeld):  # the next turn finds its end, or that it runs already
-                if job := jobs.get(trial.job_id):
-                    command(job, actor=None)
+    SweepTrial.objects.bulk_update(turn.changed, CHANGING, batch_size=500)
+    rung, sweep = f"at a rung of the sweep {turn.sweep}", f"by the sweep {turn.sweep}"
+    _command(turn.hold, lambda job, trial: hold_job(job, actor=None, because=f"{rung}: {trial.message.rstrip('.')}"))
+    _command(turn.release, lambda job, _: release_job(job, actor=None))
+    _command(
+        turn.cancel, lambda job, trial: cancel_job(job, actor=None, because=f"{sweep}: {trial.message.rstrip('.')}")
+    )
     first = len(turn.trials)
     made = [(params, enter(job)) for params, job in new]
     SweepTrial.objects.bulk_create(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from jobs_app.measurement.progress_curves import LAST
@@ -16,6 +16,10 @@ from sweeps.suggestion import Method, PastTrial, suggest
 
 MOST_STARTED, MOST_CANCELLED = 4, 20
 """Trials in one turn of a sweep, so that engines are heard in between."""
+LONG_SWEEP = 200
+"""Trials from which on one is started in a turn: a suggestion takes a tenth of a second or two."""
+CHANGING = ("state", "values", "target", "value", "message", "ended_at")
+"""Columns of a trial that a turn may change."""
 State, TrialState = Sweep.State, SweepTrial.State
 ENDS = {
     Job.State.SUCCEEDED: TrialState.SUCCEEDED,
@@ -49,10 +53,23 @@ class Turn:
     cancel: list[SweepTrial] = field(default_factory=list)
     suggested: list[Params] = field(default_factory=list)
     """Hyper-parameters of the trials that are started."""
+    _seen: dict[int, tuple[Any, ...]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._seen = {trial.pk: _columns(trial) for trial in self.open_trials}
+
+    @property
+    def changed(self) -> list[SweepTrial]:
+        """Trials of which a column differs from what was read."""
+        return [trial for trial in self.trials if trial.pk in self._seen and _columns(trial) != self._seen[trial.pk]]
 
     @property
     def open_trials(self) -> list[SweepTrial]:
         return [trial for trial in self.trials if trial.is_open]
+
+
+def _columns(trial: SweepTrial) -> tuple[Any, ...]:
+    return (tuple(trial.values), *(getattr(trial, name) for name in CHANGING if name != "values"))
 
 
 def decide_turn(
@@ -85,7 +102,7 @@ def _take_results(trial: SweepTrial, job: JobNow | None, sweep: Sweep, rule: Hal
         _end(trial, TrialState.CANCELLED, "Its job is in the archive.", now)
         return
     if trial.state == TrialState.RESTING and not job.held and not job.hold_next and job.state not in Job.FINAL:
-        trial.state, trial.target = TrialState.RUNNING, trial.target + 1  # somebody has released the job
+        trial.state, trial.target, trial.message = TrialState.RUNNING, trial.target + 1, ""  # somebody released the job
     steps = rule.rungs if rule else ()
     for step in steps[len(trial.values) : trial.target + 1]:
         if (value := job.milestones.get(str(step))) is None:
@@ -151,12 +168,12 @@ def _apply(decision: Decision, turn: Turn, now: datetime) -> None:
         if trial.number in promoted:
             if trial.state == TrialState.RESTING:
                 turn.release.append(trial)
-            trial.state, trial.target = TrialState.RUNNING, trial.target + 1
+            trial.state, trial.target, trial.message = TrialState.RUNNING, trial.target + 1, ""
         elif trial.number in stopped:
             turn.cancel.append(trial)
             _end(trial, TrialState.STOPPED_EARLY, _of_stop(turn, trial), now)
         elif trial.state == TrialState.RUNNING and _standing(turn.sweep, trial).is_waiting and not _at_top(turn, trial):
-            trial.state = TrialState.RESTING
+            trial.state, trial.message = TrialState.RESTING, _of_stop(turn, trial)
             turn.hold.append(trial)
 
 
@@ -176,7 +193,8 @@ def _at_top(turn: Turn, trial: SweepTrial) -> bool:
 def _suggestions(sweep: Sweep, trials: Sequence[SweepTrial]) -> list[Params]:
     """Hyper-parameters of the trials for which there is room, each with those before it as running."""
     running = sum(trial.state == TrialState.RUNNING for trial in trials)
-    room = min(sweep.at_a_time - running, sweep.run_cap - len(trials), MOST_STARTED)
+    most = MOST_STARTED if len(trials) < LONG_SWEEP else 1
+    room = min(sweep.at_a_time - running, sweep.run_cap - len(trials), most)
     if room <= 0:
         return []
     space, rule = space_of(sweep.parameters), rule_of(sweep)

@@ -48,10 +48,11 @@ from jobs_app.job_archive import archived_job
 from jobs_app.lifecycle.comments import MOST_CHARACTERS, comments_on
 from jobs_app.measurement.energy import EnergySource, energy_of_ended
 from jobs_app.measurement.progress_curves import last_metrics, read_curve
-from jobs_app.models import Attempt, Job, JobEvent
+from jobs_app.models import Attempt, Job, JobEvent, SweepTrial
 from jobs_app.submission.conversion import spec_of, write_yaml
 from jobs_app.submission.larger_requests import LargerRequest, requests_against
 from scheduler_app.models import Round
+from scheduler_app.sweeps.trial_spec import SWEEP_TAG
 from web.pages.base import SignedInRequest, emulated_nodes, unknown_value
 from web.pages.gpu_charts import gpu_figures
 from web.pages.gpu_holders import read_gpu_holders
@@ -103,6 +104,9 @@ def job(request: SignedInRequest, pk: UUID) -> HttpResponse:
         "restarts": restarts_of(seen, spans, attempts),
         "delays": [(state, seconds, CAUSES[state]) for state, seconds in seconds_by_state(spans).items()],
         "forecast": forecast,
+        "trial": SweepTrial.objects.filter(job_id=pk).select_related("sweep").first()
+        if SWEEP_TAG in seen.tags
+        else None,
         "comment": None if tab == "events" else comments_on(seen).last(),
         "deadline_passed": not seen.is_final and seen.deadline is not None and seen.deadline <= now,
         "emulated": any(node in emulated for attempt in attempts for node in attempt.nodes),
