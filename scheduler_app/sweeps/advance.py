@@ -105,6 +105,10 @@ def _claim(turn: Turn, now: datetime) -> bool:
     return bool(unchanged.update(**columns))
 
 
+def _in_sentence(message: str) -> str:
+    return message[:1].lower() + message[1:].rstrip(".")
+
+
 def _command(trials: Sequence[SweepTrial], command: Callable[[Job, SweepTrial], None]) -> None:
     jobs = Job.objects.in_bulk([trial.job_id for trial in trials])
     for trial in trials:
@@ -115,12 +119,10 @@ def _command(trials: Sequence[SweepTrial], command: Callable[[Job, SweepTrial], 
 
 def _write(turn: Turn, new: Sequence[tuple[Params, Admitted]], now: datetime) -> None:
     SweepTrial.objects.bulk_update(turn.changed, CHANGING, batch_size=500)
-    rung, sweep = f"at a rung of the sweep {turn.sweep}", f"by the sweep {turn.sweep}"
-    _command(turn.hold, lambda job, trial: hold_job(job, actor=None, because=f"{rung}: {trial.message.rstrip('.')}"))
+    why = f"by the sweep {turn.sweep}: {{}}".format
+    _command(turn.hold, lambda job, trial: hold_job(job, actor=None, because=why(_in_sentence(trial.message))))
     _command(turn.release, lambda job, _: release_job(job, actor=None))
-    _command(
-        turn.cancel, lambda job, trial: cancel_job(job, actor=None, because=f"{sweep}: {trial.message.rstrip('.')}")
-    )
+    _command(turn.cancel, lambda job, trial: cancel_job(job, actor=None, because=why(_in_sentence(trial.message))))
     first = len(turn.trials)
     made = [(params, enter(job)) for params, job in new]
     SweepTrial.objects.bulk_create(

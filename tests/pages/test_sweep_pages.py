@@ -35,6 +35,7 @@ def test_a_sweep_is_started_from_the_example_and_shown_with_its_trials(ada: Clie
     for words in ("lr-search", "val_loss 0.1", "trial 1", "Val_loss by trial", "Val_loss by hyper-parameter"):
         assert words in page
     assert page.index(f'id="trial-{trials[1].number}"') < page.index(f'id="trial-{trials[0].number}"'), "the best first"
+    assert "as trial 0 of" in ada.get(f"/jobs/{trials[0].job_id}").content.decode()
     assert "plotly" in page, "the figures are drawn by it"
     assert "lr-search" in ada.get("/sweeps").content.decode()
 

@@ -167,7 +167,7 @@ def test_at_a_rung_the_best_goes_on_and_the_others_are_held(cluster: Lab) -> Non
         assert job_of(trial).reason == Reason.HELD
         assert trial.message == f"Not among the best 1/3 after 10 steps: val_loss {trial.values[0]:g}."
     assert job_of(third).message == (
-        "Held at a rung of the sweep search: Not among the best 1/3 after 10 steps: val_loss 0.3; "
+        "Held by the sweep search: not among the best 1/3 after 10 steps: val_loss 0.3; "
         "release it with `motley release search-0`, or on its page."
     )
     assert [trial.number for trial in trials(TrialState.RUNNING)] == [1, 3, 4], "two new ones take the places"

@@ -104,9 +104,7 @@ def job(request: SignedInRequest, pk: UUID) -> HttpResponse:
         "restarts": restarts_of(seen, spans, attempts),
         "delays": [(state, seconds, CAUSES[state]) for state, seconds in seconds_by_state(spans).items()],
         "forecast": forecast,
-        "trial": SweepTrial.objects.filter(job_id=pk).select_related("sweep").first()
-        if SWEEP_TAG in seen.tags
-        else None,
+        "trial": _trial(seen),
         "comment": None if tab == "events" else comments_on(seen).last(),
         "deadline_passed": not seen.is_final and seen.deadline is not None and seen.deadline <= now,
         "emulated": any(node in emulated for attempt in attempts for node in attempt.nodes),
@@ -114,6 +112,12 @@ def job(request: SignedInRequest, pk: UUID) -> HttpResponse:
         "tabs": list(TABS),
     }
     return render(request, f"pages/job/{tab}.html", context | TABS[tab](request, seen, attempts))
+
+
+def _trial(job: Job) -> SweepTrial | None:
+    """The trial of a sweep that it is; only jobs with its tag are looked up."""
+    trials = SweepTrial.objects.filter(job_id=job.pk).select_related("sweep")
+    return trials.first() if SWEEP_TAG in job.tags else None
 
 
 def spans_of(job: Job, attempts: Sequence[Attempt], now: datetime) -> list[StateSpan]:
