@@ -39,18 +39,15 @@ class Milestones:
         self._metric, _, steps = variable.rpartition(":")
         self._steps = [step for step in steps.split(",") if step.isdecimal()]
 
-    def with_line(self, before: Mapping[str, float], report: dict[str, Any]) -> Mapping[str, float]:
-        """The values so far, with what this line adds; `last` is its own."""
-        value = self._value(report)
-        if value is None:
+    def with_line(self, before: Mapping[str, float | None], report: dict[str, Any]) -> Mapping[str, float | None]:
+        """The values so far, with what this line adds; `last` is its own. None: it is no finite number any more."""
+        own = report.get("metrics")
+        told = own if isinstance(own, dict) and self._metric in own else report if self._metric == "loss" else {}
+        if self._metric not in told:
             return before
+        value = _number(told[self._metric])
         reached = {step: value for step in self._steps if int(step) <= report["step"]}
         return {**reached, **before, LAST: value}
-
-    def _value(self, report: dict[str, Any]) -> float | None:
-        own = report.get("metrics")
-        told = own.get(self._metric) if isinstance(own, dict) else None
-        return _number(report.get("loss") if told is None and self._metric == "loss" else told)
 
 
 class ProgressTail:

@@ -205,8 +205,11 @@ class Progress:
     metrics: Mapping[str, MetricReport] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
     """Name → address of a page elsewhere that shows the job."""
-    milestones: Mapping[str, float] = field(default_factory=dict)
-    """Step in `$MOTLEY_MILESTONES` → value of its metric in the first line at or after that step; `last`: so far."""
+    milestones: Mapping[str, float | None] = field(default_factory=dict)
+    """Step in `$MOTLEY_MILESTONES` → value of its metric in the first line at or after that step; `last`: so far.
+
+    None: it was no finite number, as of a training that has diverged.
+    """
 
     @property
     def steps_per_second(self) -> float | None:

@@ -1,6 +1,6 @@
 """Search spaces: what values each hyper-parameter may have."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -28,31 +28,40 @@ class Range:
 
 
 Parameter = Choice | Range
+ROUNDING = 1e-9
+"""Of steps, so that the greatest value is not lost by the last bits of floats."""
 Space = Mapping[str, Parameter]
 
 
 def grid_size(space: Space) -> int:
     """Points of the grid; raises `ValueError` for a range that has no grid."""
-    return prod(len(values_of(parameter)) for parameter in space.values())
+    return prod(map(count_of, space.values()))
 
 
 def grid_point(space: Space, number: int) -> Params:
     """Point of this number, from 0 on; the last parameter changes first."""
     point: Params = {}
     for name in reversed(list(space)):
-        values = values_of(space[name])
-        number, place = divmod(number, len(values))
-        point[name] = values[place]
+        number, place = divmod(number, count_of(space[name]))
+        point[name] = value_at(space[name], place)
     return {name: point[name] for name in space}
 
 
-def values_of(parameter: Parameter) -> Sequence[Value]:
-    """All values of the parameter, in order; raises `ValueError` for a range of floats without a step."""
+def count_of(parameter: Parameter) -> int:
+    """How many values the parameter has; raises `ValueError` for a range of floats without a step."""
     match parameter:
         case Choice(values):
-            return values
-        case Range(least, most, is_integer=True, step=step):
-            return range(int(least), int(most) + 1, int(step or 1))
-        case Range(least, most, step=float() | int() as step):
-            return [least + place * step for place in range(int((most - least) / step + 1e-9) + 1)]
+            return len(values)
+        case Range(least, most, is_integer=is_integer, step=step) if is_integer or step:
+            return int((most - least) / (step or 1) + ROUNDING) + 1
     raise ValueError("A range of numbers without a step has no grid.")
+
+
+def value_at(parameter: Parameter, place: int) -> Value:
+    """The value at this place, from 0 on."""
+    match parameter:
+        case Choice(values):
+            return values[place]
+        case Range(least, _, is_integer=is_integer, step=step):
+            value = least + place * (step or 1)
+            return int(value) if is_integer else value

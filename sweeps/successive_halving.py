@@ -57,25 +57,27 @@ def decide(trials: Sequence[Standing], rule: Halving, expected: int) -> Decision
     """Promotions from the highest rung down, and the trials whose rank is too low for any result still to come.
 
     Of `expected` trials in all, the best expected / eta^k can go on from the k-th rung: more would only follow from
-    early promotions of trials that later ones surpassed.
+    early promotions of trials that later ones surpassed. The next `eta` after them are kept: one that went on may fail,
+    and then leaves its place.
     """
     decision = Decision([], [])
     for rung in reversed(range(len(rule.rungs) - 1)):
+        reached = sum(len(trial.scores) > rung for trial in trials)
         ranked = ranking(trials, rung)
         reachable = expected // rule.eta ** (rung + 1)
-        promotable = min(len(ranked) // rule.eta, reachable)
+        promotable = min(reached // rule.eta, reachable)
         for place, trial in enumerate(ranked):
             if trial.target == rung and trial.is_waiting:
                 if place < promotable:
                     decision.promoted.append(trial.number)
-                elif place >= reachable:
+                elif place >= reachable + rule.eta:
                     decision.stopped.append(trial.number)
     return decision
 
 
 def ranking(trials: Iterable[Standing], rung: int) -> list[Standing]:
-    """The trials that have a score at this rung, the best first; of equal ones the earlier."""
-    reached = (trial for trial in trials if len(trial.scores) > rung)
+    """The trials that have a score at this rung, and have not failed after it, the best first; of equal the earlier."""
+    reached = (trial for trial in trials if len(trial.scores) > rung and FAILED not in trial.scores[rung + 1 :])
     return sorted(reached, key=lambda trial: (trial.scores[rung], trial.number))
 
 

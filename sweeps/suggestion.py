@@ -76,7 +76,8 @@ def _frozen(trial: PastTrial, distributions: dict[str, BaseDistribution]) -> Fro
 
 
 def _state(trial: PastTrial) -> TrialState:
-    return TrialState.PRUNED if trial.is_over else TrialState.RUNNING
+    """With a result at a rung it is no longer unknown: the sampler takes a running trial for a bad one."""
+    return TrialState.PRUNED if trial.is_over or trial.at_rungs else TrialState.RUNNING
 
 
 def _distribution(parameter: Parameter) -> BaseDistribution:

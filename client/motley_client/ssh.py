@@ -19,6 +19,8 @@ PREFIX = "motley-"
 """Beginning of the names of hosts."""
 PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """Names of jobs that may be part of a host's name."""
+ACCOUNT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+"""Names of accounts that are written into ssh's configuration: the job itself says them."""
 NO_SERVER = 127
 NO_SHELL = 126
 IN_NAMESPACE = "unshare --user --map-current-user --keep-caps --mount"
@@ -107,6 +109,8 @@ def public_key() -> str:
 
 def write_host(host: str, account: str) -> Path:
     """Write what `ssh` needs for all jobs, and the account of this one; returns the folder."""
+    if not ACCOUNT.fullmatch(account):  # or a job could write lines of ssh's configuration
+        raise ConfigurationError(f"{account!r} is no name of an account.")
     public_key()
     path = folder()
     (path / "jobs.conf").write_text(_for_all_jobs(path), encoding="utf-8")

@@ -261,7 +261,7 @@ def progress(
         "total_steps": None if total_steps is None else int(total_steps),
         "grad_sqr": _finite(grad_sqr),
         "grad_var": _finite(grad_var),
-        "metrics": _named(metrics or {}) or None,
+        "metrics": _named({**_diverged(loss), **(metrics or {})}) or None,
         "links": dict(_links) or None,
         **_timing.take_report(),
     }
@@ -288,14 +288,18 @@ def link(name: str, address: str) -> None:
 METRIC_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./@+-]{0,59}")
 
 
-def _named(metrics: Mapping[str, SupportsFloat]) -> dict[str, float]:
-    """The finite ones; a name that is none is left out with a warning, since training must go on."""
+def _named(metrics: Mapping[str, SupportsFloat]) -> dict[str, float | None]:
+    """The metrics, null where they are not finite; a bad name is left out with a warning, for training must go on."""
     for name in metrics:
         if not METRIC_NAME.fullmatch(name):
             text = f"The metric {name!r} is not reported: a name has up to 60 letters, digits and _ . / @ + -."
             _warn_once(f"metric {name}", text)
-    read = {name: _finite(value) for name, value in metrics.items() if METRIC_NAME.fullmatch(name)}
-    return {name: value for name, value in read.items() if value is not None}
+    return {name: _finite(value) for name, value in metrics.items() if METRIC_NAME.fullmatch(name)}
+
+
+def _diverged(loss: SupportsFloat | None) -> dict[str, SupportsFloat]:
+    """The loss as a metric, where it is not finite: a sweep must know."""
+    return {} if loss is None or math.isfinite(float(loss)) else {"loss": loss}
 
 
 def _finite(value: SupportsFloat | None) -> float | None:

@@ -55,7 +55,7 @@ def note_points(points: Mapping[UUID, CurvePoint]) -> None:
     )
 
 
-def note_milestones(values: Mapping[UUID, Mapping[str, float]]) -> None:
+def note_milestones(values: Mapping[UUID, Mapping[str, float | None]]) -> None:
     """Store the values at milestones, of which the first attempt's count, and the last one. After `note_points`."""
     stored = ProgressCurve.objects.filter(job__in=values).values_list("job", "milestones") if values else ()
     rows = {job: ({**values[job], **before, LAST: values[job][LAST]},) for job, before in stored}

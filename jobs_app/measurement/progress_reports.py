@@ -38,7 +38,7 @@ class ProgressDelta:
     checkpoint_at: datetime | None = None
     metrics: Mapping[str, MetricPoint] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
-    milestones: Mapping[str, float] = field(default_factory=dict)
+    milestones: Mapping[str, float | None] = field(default_factory=dict)
 
 
 @transaction.atomic

@@ -12,7 +12,7 @@ from django.db.models import F
 
 from audit_app.models import Action
 from audit_app.services import note
-from jobs_app.errors import InvalidSpec, NotAllowed
+from jobs_app.errors import Conflict, InvalidSpec, NotAllowed
 from jobs_app.models import Job, Recipe, RecipeVersion, Team
 from jobs_app.recipes.parameters import Parameter, declaration_faults, values_for, with_values
 from jobs_app.submission.admission import Admitted
@@ -83,6 +83,8 @@ def change_recipe(
         for name in changed:
             setattr(locked, name, asked[name])
         _refuse_editing_by_leads_alone(locked, actor)
+        if job is not None and locked.version != recipe.version:
+            raise Conflict(f"Version {locked.version} came meanwhile: look at it, and change that.")
         if job is not None:
             locked.version += 1
             changed.append(f"version {locked.version}")

@@ -12,13 +12,13 @@ from math import isfinite
 from typing import Any
 
 from jobs_app.submission.fields import is_text
+from jobs_app.submission.shell_quotes import first_within_quotes
 from jobs_app.submission.spec import JobSpec
 from web.rest.choices import guess_of, not_one_of
 from web.rest.errors import Fault
 
 PLACE = re.compile(r"\$\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-QUOTED = re.compile(r"""(["'])\s*\$\{\{\s*(\w+)\s*\}\}\s*\1""")
 SHELL_TEXTS = ("command", "setup")
 """Fields whose texts the shell reads."""
 DEEPEST = 20
@@ -150,8 +150,8 @@ def declaration_faults(spec: Mapping[str, Any], parameters: Sequence[Parameter])
             text = f"${{{{ {name} }}}} is no parameter.{guess_of(name, declared)} Declare it under parameters."
             yield Fault(pointer="/spec", code="undeclared", detail=text)
     for field in SHELL_TEXTS:
-        if isinstance(line := spec.get(field), str) and (found := QUOTED.search(line)):
-            detail = f"Write ${{{{ {found[2]} }}}} without quotes around it: its value is quoted for the shell."
+        if isinstance(line := spec.get(field), str) and (found := first_within_quotes(line, PLACE)):
+            detail = f"Write ${{{{ {found[1]} }}}} outside of quotes: its value is quoted for the shell."
             yield Fault(pointer=f"/spec/{field}", code="quoted_twice", detail=detail)
 
 

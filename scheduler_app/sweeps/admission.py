@@ -17,7 +17,7 @@ from jobs_app.submission.admission import Admitted
 from jobs_app.submission.fields import PlainText
 from jobs_app.submission.submit import admitted
 from scheduler_app.sweeps.parameters import space_of
-from scheduler_app.sweeps.trial_spec import spec_of_trial
+from scheduler_app.sweeps.trial_spec import quoted_twice, spec_of_trial
 from sweeps.space import Choice as Values
 from sweeps.space import Params, Range, Space, grid_size
 from web.rest.bodies import Strict, Text
@@ -26,6 +26,8 @@ from web.rest.errors import Fault, faults_of
 
 NAMED_LIKE = "The name of a metric has up to 60 letters, digits and _ . / @ + -."
 HALVING_TYPES = [("asha", "asynchronous successive halving")]
+MOST_VALUES_OF_BAYES = 300
+"""Of all choices together: the sampler's time grows with them."""
 GREATEST_SEED = 2**32 - 1
 USUAL_AT_A_TIME = 16
 USUAL_RUN_CAP = 100
@@ -74,7 +76,7 @@ class SweepSpec(Strict):
         min_value=1,
         max_value=LARGEST_SWEEP,
         required=False,
-        help_text=f"Most trials. Default: {USUAL_RUN_CAP}; of a grid, all of its points.",
+        help_text=f"Most trials. Default: {USUAL_RUN_CAP}, or the points of the space; of a grid, all of them.",
     )
     at_a_time = serializers.IntegerField(min_value=1, max_value=LARGEST_SWEEP, default=USUAL_AT_A_TIME)
     max_failed = serializers.IntegerField(
@@ -96,6 +98,7 @@ def admitted_sweep(asked: Any, *, owner: User, now: datetime) -> Sweep:
         raise InvalidSpec(faults_of(body.errors))
     fields: dict[str, Any] = body.validated_data
     space = space_of(fields["parameters"])
+    _refuse_slow_search(fields["method"], space)
     size = _grid_size(fields["method"], space)
     sweep = Sweep(
         owner=owner,
@@ -105,7 +108,7 @@ def admitted_sweep(asked: Any, *, owner: User, now: datetime) -> Sweep:
         goal=fields["metric"]["goal"],
         parameters=fields["parameters"],
         early_terminate=fields["early_terminate"] and dict(fields["early_terminate"]),
-        run_cap=min(fields.get("run_cap") or (size or USUAL_RUN_CAP), size or LARGEST_SWEEP, LARGEST_SWEEP),
+        run_cap=min(fields.get("run_cap") or size or min(USUAL_RUN_CAP, _points(space)), size or LARGEST_SWEEP),
         at_a_time=fields["at_a_time"],
         max_failed=fields["max_failed"],
         seed=fields.get("seed", randbelow(GREATEST_SEED)),
@@ -124,6 +127,9 @@ def admitted_trial(sweep: Sweep, number: int, params: Params, spec: Any = None) 
     if not isinstance(written, Mapping):
         raise InvalidSpec.at("/spec", "invalid", "The spec of a job is an object, with at least a command.")
     faults = [_fault(name) for name in OF_ONE_JOB if written.get(name)]
+    if place := quoted_twice(written.get("command"), params):
+        text = f"Write {place} outside of quotes: its value is quoted for the shell."
+        faults.append(Fault(pointer="/spec/command", code="quoted_twice", detail=text))
     try:
         job = admitted(spec_of_trial(sweep, number, params, written), sweep.owner)
     except InvalidSpec as error:
@@ -153,6 +159,22 @@ def _grid_size(method: str, space: Space) -> int | None:
         text = f"The grid has {size:,} points, and a sweep at most {LARGEST_SWEEP:,} trials: choose method: random."
         raise InvalidSpec.at("/parameters", "too_many", text)
     return size
+
+
+def _points(space: Space) -> int:
+    """Different points of the space; `LARGEST_SWEEP` if a parameter has no end of values."""
+    try:
+        return grid_size(space)
+    except ValueError:
+        return LARGEST_SWEEP
+
+
+def _refuse_slow_search(method: str, space: Space) -> None:
+    """Refuse choices of so many values that a suggestion would take seconds of the scheduler's loop."""
+    values = sum(len(one.values) for one in space.values() if isinstance(one, Values))
+    if method == Sweep.Method.BAYES and values > MOST_VALUES_OF_BAYES:
+        text = f"The choices have {values:,} values, and bayes takes {MOST_VALUES_OF_BAYES}: choose method: random."
+        raise InvalidSpec.at("/parameters", "too_many", text)
 
 
 def _first_point(space: Space) -> Params:

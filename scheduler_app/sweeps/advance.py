@@ -5,6 +5,7 @@ of a turn is written in one transaction, or nothing is, and the next turn comes 
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -26,6 +27,8 @@ from sweeps.space import Params
 log = logging.getLogger(__name__)
 
 EVERY = timedelta(seconds=1)
+LONGEST_S = 0.5
+"""Time of a turn after which no other sweep is begun: engines wait meanwhile."""
 MOST_PER_TURN = 4
 """Sweeps that one turn looks after: the others come in the next, half a second later."""
 
@@ -33,7 +36,10 @@ MOST_PER_TURN = 4
 def advance_sweeps(now: datetime) -> None:
     """Advance the sweeps that nobody looked after for a second; one query if there is none. Idempotent."""
     due = Sweep.objects.unfinished().filter(advanced_at__lte=now - EVERY).order_by("advanced_at", "pk")
+    began_s = time.monotonic()
     for pk in list(due.values_list("pk", flat=True)[:MOST_PER_TURN]):
+        if time.monotonic() - began_s > LONGEST_S:
+            return  # the others come first in the next turn
         try:
             _advance(pk, now)
         except (OperationalError, InterfaceError):
@@ -105,8 +111,9 @@ def _claim(turn: Turn, now: datetime) -> bool:
     return bool(unchanged.update(**columns))
 
 
-def _in_sentence(message: str) -> str:
-    return message[:1].lower() + message[1:].rstrip(".")
+def _why(sweep: Sweep, trial: SweepTrial) -> str:
+    message = trial.message
+    return f"by the sweep {sweep}: {message[:1].lower()}{message[1:].rstrip('.')}"
 
 
 def _command(trials: Sequence[SweepTrial], command: Callable[[Job, SweepTrial], None]) -> None:
@@ -119,10 +126,9 @@ def _command(trials: Sequence[SweepTrial], command: Callable[[Job, SweepTrial], 
 
 def _write(turn: Turn, new: Sequence[tuple[Params, Admitted]], now: datetime) -> None:
     SweepTrial.objects.bulk_update(turn.changed, CHANGING, batch_size=500)
-    why = f"by the sweep {turn.sweep}: {{}}".format
-    _command(turn.hold, lambda job, trial: hold_job(job, actor=None, because=why(_in_sentence(trial.message))))
+    _command(turn.hold, lambda job, trial: hold_job(job, actor=None, because=_why(turn.sweep, trial)))
     _command(turn.release, lambda job, _: release_job(job, actor=None))
-    _command(turn.cancel, lambda job, trial: cancel_job(job, actor=None, because=why(_in_sentence(trial.message))))
+    _command(turn.cancel, lambda job, trial: cancel_job(job, actor=None, because=_why(turn.sweep, trial)))
     first = len(turn.trials)
     made = [(params, enter(job)) for params, job in new]
     SweepTrial.objects.bulk_create(

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from math import isfinite
 from typing import Any
 
 from jobs_app.errors import InvalidSpec
+from jobs_app.submission.fields import is_text
 from sweeps.space import Choice, Parameter, Range, Space, Value
 from web.rest.choices import guess_of, not_one_of, shortened
 from web.rest.errors import Fault
@@ -57,12 +57,12 @@ def _parameter(given: Any) -> Parameter:
     if unknown := [field for field in given if field not in FIELDS]:
         raise ValueError(f"Unknown field {shortened(unknown[0])}.{guess_of(str(unknown[0]), FIELDS)}")
     distribution = given.get("distribution") or _usual_distribution(given)
-    if distribution not in WANTED:
+    if not isinstance(distribution, str) or distribution not in WANTED:
         raise ValueError(f"distribution: {not_one_of(distribution, WANTED)}")
-    _check_fields(str(distribution), given)
+    _check_fields(distribution, given)
     if distribution in ("constant", "categorical"):
         return _choice(given)
-    return _range(str(distribution), given)
+    return _range(distribution, given)
 
 
 def _usual_distribution(given: Mapping[str, Any]) -> str:
@@ -101,9 +101,9 @@ def _value(given: Any) -> Value:
     match value:
         case None | bool():
             return value
-        case int() | float() if isfinite(value):
+        case int() | float() if abs(value) < 10**MOST_DIGITS:
             return value
-        case str() if len(value) <= LONGEST_TEXT:
+        case str() if len(value) <= LONGEST_TEXT and is_text(value):
             return value
     raise ValueError(f"{shortened(value)} is neither a number, a text, true, false nor null.")
 
@@ -118,7 +118,8 @@ def _range(distribution: str, given: Mapping[str, Any]) -> Range:
         raise ValueError(f"min, {least:g}, must be greater than 0 for log_uniform_values.")
     if step is not None and not 0 < step <= most - least:
         raise ValueError(f"q, {step:g}, must be greater than 0 and at most max - min.")
-    is_integer = distribution == "int_uniform" or all(type(given.get(name, 1)) is int for name in ("min", "max", "q"))
+    whole = all(type(given.get(name, 1)) is int for name in ("min", "max", "q"))
+    is_integer = distribution == "int_uniform" or (distribution == "q_uniform" and whole)
     if is_integer and not (float(least).is_integer() and float(most).is_integer()):
         raise ValueError("min and max are whole numbers for int_uniform.")
     return Range(least, most, is_integer=is_integer, log=distribution == "log_uniform_values", step=step)

@@ -2,11 +2,12 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from shlex import quote
 from typing import Any
 
 from jobs_app.models import Sweep
+from jobs_app.submission.shell_quotes import first_within_quotes
 from sweeps.space import Params, Value
 from sweeps.successive_halving import Halving, halving
 
@@ -49,6 +50,13 @@ def rendered(command: Any, params: Params) -> Any:
 
 def _in_word(word: Any, params: Params) -> Any:
     return _replaced(word, params, str) if isinstance(word, str) else word
+
+
+def quoted_twice(command: Any, names: Collection[str]) -> str:
+    """The first place of a parameter within quotes of a shell line, as it is written there; empty: there is none."""
+    places = re.compile(rf"(?<!\$)\{{(?:{'|'.join(map(re.escape, names))})\}}|{re.escape(ARGS)}")
+    found = first_within_quotes(command, places) if isinstance(command, str) else None
+    return found[0] if found else ""
 
 
 def _replaced(text: str, params: Params, written: Callable[[str], str]) -> str:

@@ -16,8 +16,8 @@ from sweeps.suggestion import Method, PastTrial, suggest
 
 MOST_STARTED, MOST_CANCELLED = 4, 20
 """Trials in one turn of a sweep, so that engines are heard in between."""
-LONG_SWEEP = 200
-"""Trials from which on one is started in a turn: a suggestion takes a tenth of a second or two."""
+LONG_SWEEP = 50
+"""Trials from which on `bayes` starts one in a turn: a suggestion takes a tenth of a second or two."""
 CHANGING = ("state", "values", "target", "value", "message", "ended_at")
 """Columns of a trial that a turn may change."""
 State, TrialState = Sweep.State, SweepTrial.State
@@ -29,6 +29,11 @@ ENDS = {
 }
 
 
+EXITED_AT_A_RUNG = (
+    "It exited with 0 when it was held at a rung: a program that saves at SIGTERM and has work left exits with 75."
+)
+
+
 class JobNow(NamedTuple):
     """The job of an open trial, and what it has reported."""
 
@@ -36,7 +41,7 @@ class JobNow(NamedTuple):
     held: bool
     hold_next: bool
     message: str
-    milestones: Mapping[str, float]
+    milestones: Mapping[str, float | None]
     """Steps of rungs → value of the metric; `last`: the last one that it reported."""
 
 
@@ -105,9 +110,9 @@ def _take_results(trial: SweepTrial, job: JobNow | None, sweep: Sweep, rule: Hal
         trial.state, trial.target, trial.message = TrialState.RUNNING, trial.target + 1, ""  # somebody released the job
     steps = rule.rungs if rule else ()
     for step in steps[len(trial.values) : trial.target + 1]:
-        if (value := job.milestones.get(str(step))) is None:
+        if str(step) not in job.milestones:
             break
-        trial.values.append(value)
+        trial.values.append(job.milestones[str(step)])
     if job.state in Job.FINAL:
         _take_end(trial, job, sweep, now)
 
@@ -115,10 +120,17 @@ def _take_results(trial: SweepTrial, job: JobNow | None, sweep: Sweep, rule: Hal
 def _take_end(trial: SweepTrial, job: JobNow, sweep: Sweep, now: datetime) -> None:
     state, message = ENDS[Job.State(job.state)], job.message
     trial.value = job.milestones.get(LAST)
-    if state is TrialState.SUCCEEDED and trial.value is None:
-        state = TrialState.FAILED
-        message = f"It ended without a value of {sweep.metric}: report it with progress(step, metrics=...)."
+    if state is TrialState.SUCCEEDED and trial.state == TrialState.RESTING:
+        state, message = TrialState.STOPPED_EARLY, EXITED_AT_A_RUNG
+    elif state is TrialState.SUCCEEDED and trial.value is None:
+        state, message = TrialState.FAILED, _without_value(sweep, has_diverged=LAST in job.milestones)
     _end(trial, state, message if state is not TrialState.SUCCEEDED else "", now)
+
+
+def _without_value(sweep: Sweep, *, has_diverged: bool) -> str:
+    if has_diverged:
+        return f"Its {sweep.metric} was no finite number at its end: the training has diverged."
+    return f"It ended without a value of {sweep.metric}: report it with progress(step, metrics=...)."
 
 
 def _end(trial: SweepTrial, state: SweepTrial.State, message: str, now: datetime) -> None:
@@ -149,15 +161,17 @@ def _standings(sweep: Sweep, trials: Iterable[SweepTrial]) -> list[Standing]:
 def _standing(sweep: Sweep, trial: SweepTrial) -> Standing:
     """Scores at the rungs; a trial that ended before its rung counts there with its last value, or as failed."""
     scores = [_score(sweep, value) for value in trial.values]
-    is_over = not trial.is_open
-    if is_over and len(scores) <= trial.target:
-        ended_well = trial.state == TrialState.SUCCEEDED and trial.value is not None
-        scores.append(_score(sweep, trial.value) if ended_well and trial.value is not None else FAILED)
-    return Standing(trial.number, tuple(scores), trial.target, is_over)
+    if trial.state == TrialState.SUCCEEDED and len(scores) <= trial.target:
+        scores.append(_score(sweep, trial.value))
+    elif trial.state in (TrialState.FAILED, TrialState.CANCELLED):
+        scores.append(FAILED)  # after its last rung: it leaves its place there
+    return Standing(trial.number, tuple(scores), trial.target, not trial.is_open)
 
 
-def _score(sweep: Sweep, value: float) -> float:
-    """The value with a sign, so that lower is better."""
+def _score(sweep: Sweep, value: float | None) -> float:
+    """The value with a sign, so that lower is better; one that is no finite number counts as failed."""
+    if value is None:
+        return FAILED
     return -value if sweep.goal == Sweep.Goal.MAXIMIZE else value
 
 
@@ -180,8 +194,9 @@ def _apply(decision: Decision, turn: Turn, now: datetime) -> None:
 def _of_stop(turn: Turn, trial: SweepTrial) -> str:
     rule = rule_of(turn.sweep)
     assert rule is not None  # noqa: S101 - there was a decision
-    value = f"{turn.sweep.metric} {trial.values[-1]:.6g}"
-    return f"Not among the best 1/{rule.eta} after {rule.rungs[trial.target]:,} steps: {value}."
+    value = "not finite" if trial.values[-1] is None else f"{trial.values[-1]:.6g}"
+    steps = f"{rule.rungs[trial.target]:,} steps"
+    return f"Not among the best 1/{rule.eta} after {steps}: {turn.sweep.metric} {value}."
 
 
 def _at_top(turn: Turn, trial: SweepTrial) -> bool:
@@ -193,7 +208,7 @@ def _at_top(turn: Turn, trial: SweepTrial) -> bool:
 def _suggestions(sweep: Sweep, trials: Sequence[SweepTrial]) -> list[Params]:
     """Hyper-parameters of the trials for which there is room, each with those before it as running."""
     running = sum(trial.state == TrialState.RUNNING for trial in trials)
-    most = MOST_STARTED if len(trials) < LONG_SWEEP else 1
+    most = MOST_STARTED if sweep.method != Sweep.Method.BAYES or len(trials) < LONG_SWEEP else 1
     room = min(sweep.at_a_time - running, sweep.run_cap - len(trials), most)
     if room <= 0:
         return []
@@ -205,9 +220,8 @@ def _suggestions(sweep: Sweep, trials: Sequence[SweepTrial]) -> list[Params]:
 
 
 def _past(sweep: Sweep, trial: SweepTrial, rule: Halving | None) -> PastTrial:
-    at_rungs = {
-        step: _score(sweep, value) for step, value in zip(rule.rungs if rule else (), trial.values, strict=False)
-    }
+    rungs = zip(rule.rungs if rule else (), trial.values, strict=False)
+    at_rungs = {step: _score(sweep, value) for step, value in rungs if value is not None}
     ended_well = trial.state == TrialState.SUCCEEDED and trial.value is not None
     score = _score(sweep, trial.value) if ended_well and trial.value is not None else None
     return PastTrial(trial.params, score, at_rungs, is_over=not trial.is_open)

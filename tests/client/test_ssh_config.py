@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from motley_client import ssh
+from motley_client.configuration import ConfigurationError
 
 needs_ssh = pytest.mark.skipif(shutil.which("ssh") is None, reason="OpenSSH's client is not installed")
 
@@ -46,3 +47,14 @@ def test_the_line_is_added_once_before_what_is_there(home: Path) -> None:
     config.write_text("Host other\n    User me\n")
     assert [ssh.add_include(config), ssh.add_include(config)] == [True, False]
     assert config.read_text() == f"{ssh.include_line()}\n\nHost other\n    User me\n"
+
+
+@pytest.mark.parametrize("account", ['alice\nMatch exec "touch /tmp/owned"', "", "a b", "-oProxyCommand=x", "x" * 80])
+def test_a_job_cannot_write_lines_of_the_configuration(
+    account: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job says the name of its account, and whoever made its image may be anybody."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    with pytest.raises(ConfigurationError, match="is no name of an account"):
+        ssh.write_host("motley-resnet", account)
+    assert not list(tmp_path.rglob("*.conf"))

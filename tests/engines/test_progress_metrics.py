@@ -73,7 +73,7 @@ def test_what_an_agent_of_somebody_sends_is_checked_again() -> None:
 # -- milestones --------------------------------------------------------------------------------------------------
 
 
-def milestones(tmp_path: Path, variable: str, *lines: dict[str, Any]) -> dict[str, float]:
+def milestones(tmp_path: Path, variable: str, *lines: dict[str, Any]) -> dict[str, float | None]:
     path = tmp_path / "milestones.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     tail = ProgressTail(path, started_at=NOW, milestones=variable)
@@ -86,6 +86,12 @@ def milestones(tmp_path: Path, variable: str, *lines: dict[str, Any]) -> dict[st
 def test_a_milestone_has_the_first_value_at_or_after_its_step(tmp_path: Path) -> None:
     lines = [{"step": n, "metrics": {"acc": n / 10}} if n % 4 == 0 else {"step": n} for n in range(1, 14)]
     assert milestones(tmp_path, "acc:5,8,13,20", *lines) == {"5": 0.8, "8": 0.8, "last": 1.2}
+
+
+def test_a_value_that_is_not_finite_is_kept_as_none(tmp_path: Path) -> None:
+    lines = [{"step": 1, "metrics": {"acc": 0.5}}, {"step": 5, "metrics": {"acc": None}}, {"step": 9, "loss": 1.0}]
+    assert milestones(tmp_path, "acc:1,4,9", *lines) == {"1": 0.5, "4": None, "last": None}
+    assert milestones(tmp_path, "loss:1", {"step": 1, "metrics": {"loss": None}}) == {"1": None, "last": None}
 
 
 def test_the_loss_may_be_the_metric_and_a_variable_that_is_none_has_no_effect(tmp_path: Path) -> None:

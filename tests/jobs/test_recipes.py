@@ -11,6 +11,7 @@ from rest_framework.test import APIClient
 
 from audit_app.models import AuditEntry
 from jobs_app.code.storage import unused_archives
+from jobs_app.errors import Conflict
 from jobs_app.models import CodeArchive, Job, Recipe, RecipeVersion
 from jobs_app.recipes import editing
 from tests.rest.world import stored_code
@@ -273,3 +274,14 @@ def test_the_audit_list_has_each_command(ada: APIClient) -> None:
     ada.delete(f"{ADDRESS}/{row['id']}")
     done = AuditEntry.objects.filter(action__startswith="recipe.", actor_name="ada", target="train")
     assert {entry.action.split(".")[1] for entry in done} == {"add", "change", "delete"}
+
+
+def test_two_changes_at_once_leave_nothing_of_the_first_undone(cluster: Lab, ada: APIClient) -> None:
+    """Each gives a half of the version; the second has read the other half before the first was written."""
+    row = add(ada).json()
+    stale = Recipe.objects.select_related("team").get(pk=row["id"])
+    assert change(ada, row, spec=TRAIN["spec"] | {"name": "first"}).status_code == 200
+    second: dict[str, Any] = {"spec": SPEC | {"name": "second"}, "parameters": []}
+    with pytest.raises(Conflict, match="Version 2 came meanwhile"):
+        editing.change_recipe(stale, second, actor=cluster.user(), now=cluster.now)
+    assert ada.get(f"{ADDRESS}/{row['id']}").json()["spec"]["name"] == "first"

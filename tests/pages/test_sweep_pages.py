@@ -8,7 +8,9 @@ from django.utils import timezone
 
 from jobs_app.models import Sweep, SweepTrial
 from scheduler_app.sweeps.advance import advance_sweeps
+from sweeps.space import Range
 from tests.service_lab import Lab
+from web.pages.sweep_charts import parallel_figure, results_figure
 from web.pages.sweeps import EXAMPLE
 
 
@@ -68,3 +70,16 @@ def test_another_team_sees_nothing_of_it(ada: Client, lab: Lab) -> None:
     assert stranger.get(f"/sweeps/{pk}").status_code == 404
     assert stranger.post(f"/sweeps/{pk}/stop").status_code == 404
     assert "lr-search" not in stranger.get("/sweeps").content.decode()
+
+
+def test_the_best_so_far_is_that_of_trials_that_succeeded() -> None:
+    sweep = Sweep(metric="loss", goal=Sweep.Goal.MINIMIZE)
+    states = (SweepTrial.State.SUCCEEDED, SweepTrial.State.FAILED, SweepTrial.State.STOPPED_EARLY)
+    ended = [
+        SweepTrial(number=number, state=state, value=value, params={"x": number - 1})
+        for number, (state, value) in enumerate(zip(states, (0.5, 0.1, 0.3), strict=True))
+    ]
+    best = next(trace for trace in results_figure(sweep, ended)["data"] if trace["name"] == "best so far")
+    assert list(best["y"]) == [0.5]
+    lines = parallel_figure(sweep, ended, {"x": Range(-1, 1)})["data"]
+    assert sorted({height for line in lines for height in line["y"][::3]}) == [0.0, 0.5, 1.0]

@@ -64,7 +64,7 @@ def job_of(trial: SweepTrial) -> Job:
     return Job.objects.get(pk=trial.job_id)
 
 
-def reports(lab: Lab, trial: SweepTrial, value: float, *, step: int) -> None:
+def reports(lab: Lab, trial: SweepTrial, value: float | None, *, step: int) -> None:
     """As progress reports are stored: the metric's value at each milestone up to this step."""
     job = job_of(trial)
     rungs = [int(text) for text in job.env["MOTLEY_MILESTONES"].partition(":")[2].split(",") if text]
@@ -74,7 +74,7 @@ def reports(lab: Lab, trial: SweepTrial, value: float, *, step: int) -> None:
 
 
 def ends(trial: SweepTrial, lab: Lab, state: Job.State = Job.State.SUCCEEDED) -> None:
-    Job.objects.filter(pk=trial.job_id).update(state=state, finished_at=lab.now, message="it ended")
+    Job.objects.filter(pk=trial.job_id).update(state=state, held=False, finished_at=lab.now, message="it ended")
 
 
 # -- trials are jobs ---------------------------------------------------------------------------------------------
@@ -302,6 +302,51 @@ def test_what_fails_halfway_is_undone_and_done_by_the_next_turn(cluster: Lab, mo
     assert Job.objects.count() == len(trials()) == 3
 
 
+@pytest.mark.parametrize("name", ["lr{a}", "x{}", "100%"])
+def test_a_name_may_have_braces(cluster: Lab, name: str) -> None:
+    sweep = started(cluster, name=name)
+    stop_sweep(sweep, actor=cluster.user())
+    turn(cluster, 2)
+    sweep.refresh_from_db()
+    assert sweep.state == Sweep.State.STOPPED
+    assert job_of(trials()[0]).message == f"by the sweep {name}: the sweep was stopped"
+
+
+def test_a_trial_that_has_diverged_is_the_worst_at_its_rung_and_has_failed_at_its_end(cluster: Lab) -> None:
+    started(cluster, early_terminate=ASHA)
+    for trial, value in zip(trials(), (0.3, None, 0.2), strict=True):
+        reports(cluster, trial, value, step=10)
+    turn(cluster)
+    assert [trial.state for trial in trials()[:3]] == [TrialState.RESTING, TrialState.RESTING, TrialState.RUNNING]
+    release_job(job_of(trials()[1]), actor=cluster.user())
+    turn(cluster)
+    ends(trials()[1], cluster)
+    turn(cluster)
+    assert trials()[1].state == TrialState.FAILED
+    assert trials()[1].message == "Its val_loss was no finite number at its end: the training has diverged."
+
+
+def test_a_program_that_ends_well_when_it_is_held_cannot_go_on_and_is_told_how(cluster: Lab) -> None:
+    started(cluster, early_terminate=ASHA)
+    reports(cluster, trials()[0], 0.5, step=10)
+    turn(cluster)
+    ends(trials()[0], cluster)
+    turn(cluster)
+    assert trials()[0].state == TrialState.STOPPED_EARLY
+    assert "exits with 75" in trials()[0].message
+
+
+def test_of_few_points_no_more_trials_are_made_than_there_are(cluster: Lab) -> None:
+    few = {"method": "bayes", "parameters": {"width": {"values": [64, 128]}, "depth": {"min": 1, "max": 3}}}
+    asked = {name: value for name, value in (SWEEP | few).items() if name != "run_cap"}
+    assert admitted_sweep(asked, owner=cluster.user(), now=cluster.now).run_cap == 6
+
+
+def test_bounds_that_are_whole_numbers_search_between_them_where_the_distribution_says_so(cluster: Lab) -> None:
+    started(cluster, parameters={"dropout": {"min": 0, "max": 1, "distribution": "uniform"}}, run_cap=3)
+    assert all(trial.params["dropout"] not in (0, 1) for trial in trials())
+
+
 # -- on a real engine --------------------------------------------------------------------------------------------
 
 TRAINING = """
@@ -366,6 +411,17 @@ def test_trials_train_rest_at_a_rung_and_the_best_ends(cluster: Lab) -> None:
             "/parameters/lr",
             "than 0",
         ),
+        ({"parameters": {"lr": {"value": 1, "distribution": ["x"]}}}, "/parameters/lr", "is not one of"),
+        ({"parameters": {"lr": {"value": 10**400}}}, "/parameters/lr", "neither a number"),
+        ({"parameters": {"lr": {"value": "a\0b"}}}, "/parameters/lr", "neither a number"),
+        (
+            {"method": "grid", "parameters": {"a": {"min": 0, "max": 1, "q": 1e-9}}},
+            "/parameters",
+            "choose method: random",
+        ),
+        ({"method": "bayes", "parameters": {"a": {"values": [*range(400)]}}}, "/parameters", "choose method: random"),
+        ({"spec": {"command": "train --lr '{lr}'", "gpus": 1}}, "/spec/command", "outside of quotes"),
+        ({"spec": {"command": 'bash -c "train ${args}"', "gpus": 1}}, "/spec/command", "outside of quotes"),
         ({"parameters": {"lr": {"values": []}}}, "/parameters/lr", "at least one value"),
         ({"parameters": {"lr": {"values": [1, 1]}}}, "/parameters/lr", "twice"),
         ({"parameters": {"l r": {"value": 1}}}, "/parameters/l r", "A name is"),

@@ -49,10 +49,17 @@ def test_of_equal_trials_the_earlier_goes_on() -> None:
     assert decide([Standing(number, (0.5,)) for number in (2, 0, 1)], RULE, 9).promoted == [0]
 
 
-def test_what_no_later_result_can_help_is_stopped() -> None:
-    trials = [Standing(number, (float(number),)) for number in range(5)]
-    assert decide(trials, RULE, 9).stopped == [3, 4], "of nine trials three are promoted from the first rung"
+def test_what_is_too_far_behind_is_stopped() -> None:
+    trials = [Standing(number, (float(number),)) for number in range(8)]
+    assert decide(trials, RULE, 9).stopped == [6, 7], (
+        "of nine trials three go on, and three are kept for their failures"
+    )
     assert decide(trials, RULE, 18).stopped == []
+
+
+def test_a_trial_that_fails_after_its_rung_leaves_its_place_to_the_next() -> None:
+    failed = Standing(0, (0.1, FAILED), target=1, is_over=True)
+    assert decide([failed, Standing(1, (0.2,)), Standing(2, (0.3,))], RULE, 3) == ([1], [])
 
 
 def test_the_last_rung_stops_and_promotes_nothing() -> None:

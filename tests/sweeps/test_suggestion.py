@@ -75,6 +75,21 @@ def test_results_guide_the_bayesian_search() -> None:
     assert last[Method.BAYES] < 0.75 * last[Method.RANDOM]
 
 
+def test_good_trials_that_still_run_are_not_taken_for_bad_ones() -> None:
+    """Optuna counts running trials as bad ones; a result at a rung says otherwise."""
+    space: Space = {"x": Range(0, 1)}
+    poor = [PastTrial({"x": n / 40}, at_rungs={10: 1.0}, is_over=True) for n in range(30)]
+    excellent = [PastTrial({"x": 0.9 + n / 100}, at_rungs={10: 0.1, 30: 0.05}) for n in range(4)]
+    suggested = [suggest(Method.BAYES, space, seed, poor + excellent)["x"] for seed in range(20)]
+    assert sum(isinstance(x, float) and abs(x - 0.915) < 0.1 for x in suggested) > 5
+
+
+def test_a_fine_grid_is_counted_without_being_made() -> None:
+    space: Space = {"a": Range(0, 1, step=1e-9), "b": Range(0, 10**9, is_integer=True)}
+    assert grid_size(space) > 10**17
+    assert grid_point(space, 1) == {"a": 0, "b": 1}
+
+
 def test_a_grid_has_each_point_once() -> None:
     space: Space = {"a": Choice((1, 2)), "b": Range(1, 3, is_integer=True), "c": Range(0, 1, step=0.5)}
     points = [suggest(Method.GRID, space, 0, [PastTrial({})] * number) for number in range(grid_size(space))]

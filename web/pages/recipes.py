@@ -123,10 +123,10 @@ def _field(one: Parameter) -> forms.Field:
         "required": one.default is None,
         "initial": _as_text(one.default),
     }
-    if one.type == "boolean":
-        return forms.ChoiceField(choices=[("true", "true"), ("false", "false")], **known)
-    if one.choices:
-        return forms.ChoiceField(choices=[(_as_text(value), _as_text(value)) for value in one.choices], **known)
+    values = (True, False) if one.type == "boolean" else one.choices
+    if values:
+        choose = [("", "choose")] if one.default is None else []
+        return forms.ChoiceField(choices=[*choose, *((_as_text(value), _as_text(value)) for value in values)], **known)
     attributes = {"inputmode": "decimal"} if one.type in ("integer", "number") else {}
     return forms.CharField(widget=forms.TextInput(attrs=attributes), **known)
 

@@ -29,14 +29,26 @@ def sweep_figures(sweep: Sweep, trials: Sequence[SweepTrial], space: Space, rung
 
 
 def results_figure(sweep: Sweep, ended: Sequence[SweepTrial]) -> Figure:
-    """The value of each trial at its end, and the best so far as a line."""
+    """The value of each trial at its end, and the best so far of those that succeeded as a line."""
     better: Callable[[float, float], float] = max if sweep.goal == Sweep.Goal.MAXIMIZE else min
-    values = [trial.value for trial in ended if trial.value is not None]
-    numbers = [trial.number for trial in ended]
-    points = go.Scatter(x=numbers, y=values, mode="markers", name="trial", marker={"color": OKABE_ITO[0], "size": 7})
+    succeeded = [trial for trial in ended if trial.state == SweepTrial.State.SUCCEEDED]
+    others = [trial for trial in ended if trial.state != SweepTrial.State.SUCCEEDED]
+    values = [trial.value for trial in succeeded if trial.value is not None]
     line = {"color": OKABE_ITO[1], "shape": "hv"}
-    best = go.Scatter(x=numbers, y=list(accumulate(values, better)), mode="lines", name="best so far", line=line)
-    return _figure([points, best], x={"title": {"text": "Trial"}}, y={"title": {"text": sweep.metric}})
+    best = go.Scatter(
+        x=[trial.number for trial in succeeded],
+        y=list(accumulate(values, better)),
+        mode="lines",
+        name="best so far",
+        line=line,
+    )
+    points = [_points("succeeded", OKABE_ITO[0], succeeded), _points("stopped or failed", OKABE_ITO[3], others)]
+    return _figure([*points, best], x={"title": {"text": "Trial"}}, y={"title": {"text": sweep.metric}})
+
+
+def _points(name: str, colour: str, trials: Sequence[SweepTrial]) -> go.Scatter:
+    x, y = [trial.number for trial in trials], [trial.value for trial in trials]
+    return go.Scatter(x=x, y=y, mode="markers", name=name, marker={"color": colour, "size": 7}, showlegend=bool(trials))
 
 
 def rungs_figure(sweep: Sweep, trials: Sequence[SweepTrial], rungs: Sequence[int]) -> Figure:
@@ -60,7 +72,7 @@ def rungs_figure(sweep: Sweep, trials: Sequence[SweepTrial], rungs: Sequence[int
 def parallel_figure(sweep: Sweep, ended: Sequence[SweepTrial], space: Space) -> Figure:
     """Parallel coordinates: an axis for each hyper-parameter and the metric, a line for each trial, the best on top."""
     axes = [*(_axis_of(name, parameter) for name, parameter in space.items()), _axis_of_metric(sweep, ended)]
-    ranked = _ranked(sweep, ended)
+    ranked = _thinned(_ranked(sweep, ended))
     traces = []
     for place, colour in enumerate(SHADES):
         part = ranked[len(ranked) * place // len(SHADES) : len(ranked) * (place + 1) // len(SHADES)]
@@ -78,6 +90,12 @@ def parallel_figure(sweep: Sweep, ended: Sequence[SweepTrial], space: Space) -> 
         "range": [-0.2, len(axes) - 0.8],  # or the texts of the last axis are cut off
     }
     return _figure(traces, x=x_axis, y={"visible": False, "range": [-0.03, 1.03]})
+
+
+def _thinned(ranked: Sequence[SweepTrial]) -> Sequence[SweepTrial]:
+    """Every n-th, so that few enough are drawn, and the best."""
+    every = max(1, len(ranked) // MOST_CURVES)
+    return ranked[(len(ranked) - 1) % every :: every] if ranked else ranked
 
 
 class _Axis(NamedTuple):
@@ -102,7 +120,10 @@ def _axis_of(name: str, parameter: Parameter) -> _Axis:
         case Range(least, most_value, log=log):
             scale: Callable[[float], float] = math.log if log else float
             span = scale(most_value) - scale(least)
-            height = lambda value: (scale(float(value or 0) or least) - scale(least)) / span  # noqa: E731
+
+            def height(value: Value) -> float:
+                return (scale(float(least if value is None else value)) - scale(least)) / span
+
             return _Axis(name, f"{least:g}", f"{most_value:g}", height)
 
 

@@ -37,6 +37,8 @@ parameters:
 early_terminate: {min_iter: 500, max_iter: 20000, eta: 3}
 run_cap: 50
 """
+IGNORED = ("kind", "program", "project", "entity", "description")
+"""Fields of W&B's sweep files that say nothing about the search, as `motley sweep start` has them."""
 
 
 class SweepForm(forms.Form):
@@ -120,7 +122,7 @@ def act(request: SignedInRequest, pk: int, verb: str) -> HttpResponse:
 def split_fields(given: Mapping[str, Any]) -> dict[str, Any]:
     """The body of REST of one file: fields of the search, and those of its jobs as `spec`."""
     of_sweep = {name: value for name, value in given.items() if name in SweepSpec().fields and name != "spec"}
-    return {**of_sweep, "spec": {name: value for name, value in given.items() if name not in {*of_sweep, "kind"}}}
+    return {**of_sweep, "spec": {name: value for name, value in given.items() if name not in {*of_sweep, *IGNORED}}}
 
 
 def _seen(request: SignedInRequest, pk: int) -> Sweep:
@@ -132,7 +134,7 @@ def _table(found: Sweep, trials: list[SweepTrial]) -> list[tuple[SweepTrial, str
     sign = -1 if found.goal == Sweep.Goal.MAXIMIZE else 1
     best_first = sorted(trials, key=lambda trial: (*_rank(trial, sign), trial.number))[:SHOWN]
     jobs = Job.objects.filter(pk__in=[trial.job_id for trial in best_first]).order_by()
-    states = dict(jobs.values_list("pk", "state"))
+    states = {pk: "held" if held else state for pk, state, held in jobs.values_list("pk", "state", "held")}
     return [
         (trial, states.get(trial.job_id, ""), [(name, _short(trial.params.get(name))) for name in found.parameters])
         for trial in best_first

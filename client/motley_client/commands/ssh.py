@@ -12,6 +12,7 @@ from motley_client.errors import Conflict
 from motley_client.lookup import connect, find_job
 from motley_client.sessions import attach, output_of
 from motley_client.ssh import (
+    ACCOUNT,
     LOOK,
     NO_SERVER,
     NO_SHELL,
@@ -84,4 +85,6 @@ def _account_in(client: Client, job: str) -> str:
         raise Conflict(
             f"The account of the job has no name, as sshd needs it: {errors.strip() or f'exit code {code}'}."
         )
-    return out.strip()
+    if not ACCOUNT.fullmatch(name := out.strip()):
+        raise Conflict(f"The account of the job is called {name!r}, which ssh cannot use as the name of a user.")
+    return name
