@@ -23,6 +23,7 @@ from engines.agent.machine import EmulatedGpus, MachineReports, machine_digest, 
 from engines.agent.messages import VERSION, Joining, Lending
 from engines.agent.network import Network
 from engines.attempt_files import read_json, write_json, write_whole
+from engines.linux import own_file
 from engines.local.engine import NO_HOOKS, LocalEngine
 from engines.protocol import EngineError
 from engines.site_command import split_command
@@ -202,8 +203,8 @@ def _identity(folder: Path) -> Identity | None:
 
 
 def _only_one(folder: Path) -> IO[str]:
-    """Lock of the folder, until it is closed."""
-    file = (folder / "agent.lock").open("w")
+    """Lock of the folder, until it is closed. Jobs pass the folder: a file that they can open they could lock first."""
+    file = own_file(folder / "agent.lock")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
