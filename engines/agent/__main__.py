@@ -68,6 +68,11 @@ def main(words: Sequence[str] | None = None) -> int:
     except (EngineError, Unheard, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return FAILED
+    except OSError as error:  # a token that cannot be read, say
+        if given.act is run:
+            raise  # of a process that works for months the place matters
+        sys.stderr.write(f"{error}\n")
+        return FAILED
 
 
 def join(given: argparse.Namespace) -> int:
@@ -88,7 +93,7 @@ def join(given: argparse.Namespace) -> int:
         notice=given.notice,
         gangs=True,
     )
-    joined = Connection(given.url, _join_token(given)).join(joining)
+    joined = Connection(given.url, join_token(given)).join(joining)
     identity = Identity(
         url=given.url,
         token=joining.token,
@@ -176,7 +181,7 @@ def _token_path(folder: Path) -> Path:
     return folder / "token.json"
 
 
-def _join_token(given: argparse.Namespace) -> str:
+def join_token(given: argparse.Namespace) -> str:
     text = given.token_file.read_text() if given.token_file is not None else os.environ.get(JOIN_TOKEN, "")
     if not text.strip():
         raise ValueError(f"The join token is missing: name its file with --token-file, or set {JOIN_TOKEN}.")
