@@ -50,6 +50,7 @@ def begun(lab: Lab) -> EngineProbe:
 
 def command_of(server: Played) -> str:
     (launch,) = server.sync().launches
+    assert isinstance(launch.command, str)
     return launch.command
 
 
@@ -79,16 +80,13 @@ def test_the_account_of_jobs_empties_no_file_through_a_link(
     kept.write_text("a checkpoint")
     for word in ("token", "read"):
         (shared / token.name.replace("token-service", f"{word}-0")).symlink_to(kept)
-    running = [
-        subprocess.Popen(
-            ["/bin/sh", "-c", command_of(server)],
-            env=os.environ | {"MOTLEY_NODE_RANK": str(rank), "MOTLEY_CHECKPOINT_DIR": str(tmp_path / server.name)},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank, server in enumerate(servers)
-        if (tmp_path / server.name).mkdir() is None
-    ]
+    running = []
+    for rank, server in enumerate(servers):
+        own = tmp_path / server.name
+        own.mkdir()
+        variables = os.environ | {"MOTLEY_NODE_RANK": str(rank), "MOTLEY_CHECKPOINT_DIR": str(own)}
+        command = ["/bin/sh", "-c", command_of(server)]
+        running.append(subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True))
     said = [one.communicate()[0] for one in running]
     assert [one.returncode for one in running] == [0, 0]
     assert all("storage data is shared by all servers" in text for text in said)
