@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -10,6 +11,7 @@ from pathlib import Path
 from uuid import NAMESPACE_URL, uuid5
 
 from django.contrib.auth.base_user import AbstractBaseUser
+from django.utils.crypto import salted_hmac
 
 from audit_app.models import Action
 from audit_app.services import note
@@ -36,6 +38,9 @@ log = logging.getLogger(__name__)
 
 PATIENCE = timedelta(minutes=2)
 GRACE = timedelta(seconds=5)
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+"""Jobs write to the storage, too: through a link of theirs nothing is made."""
+MARK_LENGTH = 16
 LOG_BYTES, LOG_SHOWN_BYTES = 65_536, 2048
 SCRIPT = """\
 import json, os, platform, pwd, sys
@@ -77,19 +82,24 @@ def wait(folders, word):
     while time.time() < until and any(len(seen(path, word)) < len(nodes) for _, path in folders):
         time.sleep(0.2)
 folders = [(name, path) for name, path in given["storage"] if os.path.isdir(path) and os.access(path, os.W_OK)]
+def leave(path, word):
+    try:  # others may write there, and have put a link: what it leads to stays as it is
+        open(beside(path, word, rank), "x").close()
+    except FileExistsError:
+        pass
 for _, path in folders:
-    open(beside(path, "token", rank), "w").close()
+    leave(path, "token")
 wait(folders, "token")
 strangers = []
 for name, path in folders:
     there = seen(path, "token")
     lack = [nodes[n] for n in range(len(nodes)) if n not in there]
     print("storage", name, "is not shared with " + ", ".join(lack) if lack else "is shared by all servers")
-    owners = [(nodes[n], os.stat(beside(path, "token", n)).st_uid) for n in there]
+    owners = [(nodes[n], os.lstat(beside(path, "token", n)).st_uid) for n in there]
     strangers += ["{0} ({1})".format(*one) for one in owners if one[1] != os.getuid()]
     known = os.path.exists(beside(path, "token", "service"))
     print("storage", name, "is", "seen by the service" if known else "not seen by the service")
-    open(beside(path, "read", rank), "w").close()
+    leave(path, "read")
 if rank == 0:
     wait(folders, "read")
     for _, path in folders:
@@ -199,8 +209,8 @@ def _command(probe: EngineProbe, nodes: Sequence[str]) -> Launch:
 
 
 def _mark_of(probe: EngineProbe) -> str:
-    """Beginning of the names of the files of a test of several servers."""
-    return f".motley-test-{probe.pk}"
+    """Beginning of the names of the files of a test of several servers, that jobs with the storage cannot guess."""
+    return f".motley-test-{salted_hmac(__name__, str(probe.pk)).hexdigest()[:MARK_LENGTH]}"
 
 
 def _tokens(probe: EngineProbe, node: str) -> Iterator[Path]:
@@ -213,7 +223,7 @@ def _leave_tokens(probe: EngineProbe, node: str) -> None:
     """Write a file to each storage that this machine has under the same path."""
     for token in _tokens(probe, node):
         with suppress(OSError):  # it is not mounted here, or is not ours to write
-            token.touch(mode=0o644)
+            os.close(os.open(token, NEW_FILE, 0o644))
 
 
 def _storage(engine: EngineRow, node: str) -> list[tuple[str, str]]:

@@ -6,10 +6,12 @@ import time
 from fcntl import F_OFD_GETLK, F_OFD_SETLK, fcntl
 from pathlib import Path
 from struct import Struct
+from typing import IO
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 _MS_BIND, _MS_REC, _MNT_DETACH = 4096, 16384, 2
 _F_WRLCK, _F_UNLCK = 1, 2
+OWN_FILE = 0o600
 _FLOCK = Struct("hh4xqqi4x")  # struct flock: type, whence, start, length, pid
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -93,6 +95,17 @@ def is_locked(path: Path) -> bool:
     finally:
         os.close(descriptor)
     return int(_FLOCK.unpack(answer)[0]) != _F_UNLCK
+
+
+def own_file(path: Path) -> IO[str]:
+    """File that its owner alone can open, and so lock, made if it is missing; to read and to append."""
+    file = open(path, "a+", encoding="utf-8", opener=_open_as_own)  # noqa: SIM115 - pathlib knows no opener
+    os.fchmod(file.fileno(), OWN_FILE)  # of one that an earlier version made
+    return file
+
+
+def _open_as_own(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, OWN_FILE)
 
 
 def sync(path: Path) -> None:

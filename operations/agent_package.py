@@ -8,6 +8,8 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from django.conf import settings
 
+from engines.agent.connection import checked_url
+
 AT = (2026, 1, 1, 0, 0, 0)
 """Time of every file: the same sources are the same bytes on every machine."""
 MAIN = "import sys\n\nfrom engines.agent.install import main\n\nsys.exit(main())\n"
@@ -29,14 +31,24 @@ if [ -z "$python" ]; then
 fi
 package=$(mktemp)
 trap 'rm -f "$package"' EXIT
-curl -fsS {url}/agent/motley-agent.pyz -o "$package"
+curl {only}-fsS {url}/agent/motley-agent.pyz -o "$package"
 "$python" "$package" --url {url} "$@"
+"""
+REFUSAL = """\
+#!/bin/sh
+echo "FAIL service: it was asked at {url}, and what comes over http can be replaced on the way: use its https" \\
+    "address. Where a proxy speaks https for it, see MOTLEY_TLS in docs/configuration.md. Nothing was written." >&2
+exit 1
 """
 
 
 def install_script(url: str) -> str:
-    """The script for `sh`, of the service at this address."""
-    return SCRIPT.format(url=url)
+    """The script for `sh`, of the service at this address; root runs it, so one of http over a network only refuses."""
+    try:
+        checked_url(url)
+    except ValueError:
+        return REFUSAL.format(url=url)
+    return SCRIPT.format(url=url, only="--proto '=https' " if url.startswith("https://") else "")
 
 
 @cache

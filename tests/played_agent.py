@@ -24,7 +24,7 @@ class Played:
         self, lab: Lab, name: str = "desk", *, trusted: bool = True, joining: Joining = JOINING, site: bool = False
     ) -> None:
         self.lab, self.name, self.token = lab, name, joining.token
-        self.mark = ""
+        self.mark = self.address = ""
         self.agent, self.join_token = issue_join_token(name, trusted=trusted, actor=None, now=lab.now, site=site)
         self.joined = self.join(joining)
 
@@ -33,7 +33,14 @@ class Played:
 
     def sync(self, *news: AttemptNews, **more: Any) -> Orders:
         """Its next message and the answer, whose mark it keeps. Answers are compared without their marks."""
-        told = Sync(VERSION, "machine", replace(DESK, name=self.name), attempts=news, heard=self.mark, **more)
+        told = Sync(
+            VERSION,
+            "machine",
+            replace(DESK, name=self.name, address=self.address),
+            attempts=news,
+            heard=self.mark,
+            **more,
+        )
         answer = self.client().post("/api/v1/agent/sync", encode(told), format="json")
         assert answer.status_code == 200, answer.content
         orders = decode(Orders, answer.json())

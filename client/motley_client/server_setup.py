@@ -1,11 +1,13 @@
 """Servers made nodes of the cluster by the system's ssh: all are checked before anything is written on one of them."""
 
+import ipaddress
 import json
 import shlex
 import subprocess
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 """Without questions: a host key that is not known is refused."""
@@ -32,6 +34,31 @@ def name_of(destination: str) -> str:
     """Name of the node: that of the host, without user and domain."""
     host = destination.rpartition("@")[2]
     return host if host.replace(".", "").isdigit() else host.partition(".")[0].lower()
+
+
+def why_not_from(url: str, destinations: Sequence[str], *, over_http: bool) -> str:
+    """Why servers must not run, as root, what they fetch from this address; empty: they may. Pure.
+
+    At an address of loopback each server would ask itself, where any account may listen.
+    """
+    parts = urlsplit(url)
+    is_local = is_loopback(parts.hostname or "")
+    remedy = "Run `motley login https://...` with an address that the servers reach."
+    if is_local and (far := [one for one in destinations if not is_loopback(one.rpartition("@")[2])]):
+        return f"At {url}, {far[0]} would ask itself and not the service, and run what is there as root. {remedy}"
+    if parts.scheme == "https" or (is_local and over_http):
+        return ""
+    trial = " For a trial on this machine alone: --insecure-http." if is_local else ""
+    return f"What comes from {url} can be replaced on the way, and the servers would run it as root. {remedy}{trial}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the name means the machine on which it is used."""
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return host.lower().rstrip(".").rpartition(".")[2] in ("localhost", "localdomain")
+    return address.is_loopback or address.is_unspecified
 
 
 def look_at(destination: str, url: str, options: Sequence[str]) -> Found:
@@ -79,7 +106,7 @@ def faults_among(servers: Sequence[Found], nodes: Collection[str]) -> dict[str, 
 def install(destination: str, url: str, token: str, options: Sequence[str]) -> "subprocess.CompletedProcess[str]":
     """Install the agent; the token goes through standard input, which other users do not see."""
     run = _line(url, ["--token-file", TOKEN_FILE, *options])
-    line = f"umask 077; cat > {TOKEN_FILE}; {run}; code=$?; rm -f {TOKEN_FILE}; exit $code"
+    line = f"trap 'rm -f {TOKEN_FILE}' EXIT; trap 'exit 1' HUP INT TERM; (umask 077; cat > {TOKEN_FILE}) && {run}"
     return _run(destination, line, given=token, timeout_s=INSTALL_TIMEOUT_S)
 
 
@@ -96,11 +123,14 @@ def _gpu_faults(one: Found, gpus: Mapping[str, int]) -> Iterator[str]:
 
 
 def _line(url: str, options: Sequence[str]) -> str:
-    return f"curl -fsS {shlex.quote(url)}/agent/install | sh -s -- {shlex.join(options)}"
+    """Fetch the script, whole, and run it; the status is that of what failed."""
+    only = "--proto '=https' " if url.startswith("https://") else ""
+    fetched = f"script=$(curl {only}-fsS {shlex.quote(url)}/agent/install)"
+    return f"{fetched} && printf '%s\\n' \"$script\" | sh -s -- {shlex.join(options)}"
 
 
 def _run(destination: str, line: str, *, timeout_s: float, given: str = "") -> "subprocess.CompletedProcess[str]":
-    command = [*SSH, "--", destination, line]
+    command = [*SSH, "--", destination, f"exec sh -c {shlex.quote(line)}"]  # the account's own shell may be another
     try:
         return subprocess.run(  # noqa: S603 - the system's ssh, with words of the administrator
             command, input=given, capture_output=True, text=True, errors="replace", timeout=timeout_s, check=False

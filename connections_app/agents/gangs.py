@@ -50,7 +50,12 @@ class Member(NamedTuple):
         """Whether it ended other than with 0, or its server no longer knows it."""
         if self.report is None or self.withdrawn:
             return False
-        return self.report.phase in (Phase.LOST, Phase.UNKNOWN) or (self.is_over and self.report.exit_code != 0)
+        return self.is_unprepared or (self.is_over and self.report.exit_code != 0)
+
+    @property
+    def is_unprepared(self) -> bool:
+        """Whether its server has ended it, or does not know it."""
+        return self.report is not None and self.report.phase in (Phase.LOST, Phase.UNKNOWN)
 
 
 class Gang(NamedTuple):
@@ -84,8 +89,10 @@ class Go(NamedTuple):
 def next_step(gang: Gang, terms: Terms, now: datetime) -> Go | EndOfGang | None:
     """What the gang comes to now; None: nothing new. Pure."""
     is_one_of_several = len(gang.members) > 1
-    if failed := [one for one in gang.members if one.has_failed and is_one_of_several]:
-        return _end_by(failed[0], has_begun=gang.has_begun)
+    failed = [one for one in gang.members if one.has_failed and is_one_of_several]
+    waits = bool(failed) and not gang.has_begun and _may_tell_more(gang.members, failed, terms, now)
+    if failed and not waits:
+        return _end_by(failed, gang)
     most_s = terms.lease_s - min(gang.grace_s, GRACE_PART * terms.lease_s)
     silent = [one for one in gang.members if not one.is_over and one.silent_s >= most_s]
     if silent:
@@ -93,17 +100,29 @@ def next_step(gang: Gang, terms: Terms, now: datetime) -> Go | EndOfGang | None:
         return EndOfGang(
             longest.rank, Cause.SILENT, f"{longest.server} has not been heard for {longest.silent_s:.0f} s."
         )
-    return None if gang.has_begun else _start_of(gang.members, terms, now)
+    return None if gang.has_begun or waits else _start_of(gang.members, terms, now)
 
 
-def _end_by(member: Member, *, has_begun: bool) -> EndOfGang:
-    """End by a rank that failed; where its server could not even start it, the gang was not ready.
+def _may_tell_more(members: Sequence[Member], failed: Sequence[Member], terms: Terms, now: datetime) -> bool:
+    """Whether ranks that are still prepared may yet fail like these, or be ready: whose fault it is shows then."""
+    since = [one.report.ended_at for one in failed if one.is_unprepared and one.report and one.report.ended_at]
+    if len(since) < len(failed) or now - min(since) >= terms.ready_within or min(since) - now >= terms.ready_within:
+        return False
+    return any(one.ready_at is None and not (one.has_failed or one.is_over) for one in members)
 
-    Which of several failed ranks ended it first is known when all have ended (see `gang_report`).
+
+def _end_by(failed: Sequence[Member], gang: Gang) -> EndOfGang:
+    """End by a rank that failed; where its server alone could not even start it, the gang was not ready.
+
+    Where several could not, and none could, it is the job: its archive cannot be unpacked anywhere. Which of several
+    failed ranks ended it first is known when all have ended (see `gang_report`).
     """
+    of_job = None if gang.has_begun else next((one for one in failed if not one.is_unprepared), None)
+    member = of_job or failed[0]
     report = member.report
-    of_server = report is not None and report.phase in (Phase.LOST, Phase.UNKNOWN)
-    if of_server and not has_begun:
+    nowhere = len(failed) > 1 and not any(one.ready_at for one in gang.members)
+    is_of_job = nowhere and all(one.report is not None and one.report.phase is Phase.LOST for one in failed)
+    if member.is_unprepared and not gang.has_begun and not is_of_job:
         said = report.message if report is not None else ""
         return EndOfGang(member.rank, Cause.NOT_READY, f"{member.server} could not prepare its rank: {said}"[:500])
     if report is not None and report.phase is Phase.UNKNOWN:

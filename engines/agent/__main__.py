@@ -23,6 +23,7 @@ from engines.agent.machine import EmulatedGpus, MachineReports, machine_digest, 
 from engines.agent.messages import VERSION, Joining, Lending
 from engines.agent.network import Network
 from engines.attempt_files import read_json, write_json, write_whole
+from engines.linux import own_file
 from engines.local.engine import NO_HOOKS, LocalEngine
 from engines.protocol import EngineError
 from engines.site_command import split_command
@@ -67,6 +68,11 @@ def main(words: Sequence[str] | None = None) -> int:
     except (EngineError, Unheard, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return FAILED
+    except OSError as error:  # a token that cannot be read, say
+        if given.act is run:
+            raise  # of a process that works for months the place matters
+        sys.stderr.write(f"{error}\n")
+        return FAILED
 
 
 def join(given: argparse.Namespace) -> int:
@@ -87,7 +93,7 @@ def join(given: argparse.Namespace) -> int:
         notice=given.notice,
         gangs=True,
     )
-    joined = Connection(given.url, _join_token(given)).join(joining)
+    joined = Connection(given.url, join_token(given)).join(joining)
     identity = Identity(
         url=given.url,
         token=joining.token,
@@ -175,7 +181,7 @@ def _token_path(folder: Path) -> Path:
     return folder / "token.json"
 
 
-def _join_token(given: argparse.Namespace) -> str:
+def join_token(given: argparse.Namespace) -> str:
     text = given.token_file.read_text() if given.token_file is not None else os.environ.get(JOIN_TOKEN, "")
     if not text.strip():
         raise ValueError(f"The join token is missing: name its file with --token-file, or set {JOIN_TOKEN}.")
@@ -202,8 +208,8 @@ def _identity(folder: Path) -> Identity | None:
 
 
 def _only_one(folder: Path) -> IO[str]:
-    """Lock of the folder, until it is closed."""
-    file = (folder / "agent.lock").open("w")
+    """Lock of the folder, until it is closed. Jobs pass the folder: a file that they can open they could lock first."""
+    file = own_file(folder / "agent.lock")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

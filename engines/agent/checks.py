@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypedDict
 
+from engines.accounts import ACCOUNT_NAME
+from engines.agent.machine import EmulatedGpus
 from engines.agent.network import interfaces, source_address
 from engines.nvml import this_machine
 
@@ -30,6 +32,7 @@ class Asked(NamedTuple):
     job_user: str
     emulated: str
     state: Path
+    prefix: Path = Path("/opt/motley-agent")
 
 
 class Facts(NamedTuple):
@@ -50,6 +53,8 @@ class Facts(NamedTuple):
     job_uid: int | None
     """Number of the account of jobs; None: it is still to be created."""
     has_joined: bool
+    closed: tuple[Path, ...] = ()
+    """Folders of the installation in which we may not write."""
 
 
 class Check(TypedDict):
@@ -75,7 +80,8 @@ def facts_of(asked: Asked) -> Facts:
         free_gib=_free_gib(asked.state),
         is_root=os.geteuid() == 0,
         job_uid=_uid_of(asked.job_user),
-        has_joined=(asked.state / "identity.json").exists(),
+        has_joined=_is_there(asked.state / "identity.json"),
+        closed=tuple(one for one in (asked.prefix, asked.state) if not os.access(_nearest(one), os.W_OK | os.X_OK)),
     )
 
 
@@ -99,6 +105,10 @@ def checks_of(asked: Asked, facts: Facts) -> Iterator[Check]:
 
 def _gpus(asked: Asked, facts: Facts) -> Check:
     if asked.emulated:
+        try:
+            EmulatedGpus.of(asked.emulated)
+        except ValueError as error:
+            return Check(name="gpus", passed=False, said=f"--gpus: {error}")
         return Check(name="gpus", passed=True, said=f"{asked.emulated} are emulated: a trial.")
     if not facts.uuids:
         said = "No driver answers: install NVIDIA's, so that nvidia-smi lists the GPUs. For a trial: --gpus k80:4."
@@ -127,11 +137,27 @@ def _address(facts: Facts) -> Check:
 
 
 def _account(asked: Asked, facts: Facts) -> Check:
+    if fault := _account_fault(asked, facts):
+        return Check(name="account", passed=False, said=fault)
     if not facts.is_root:
         said = "It is not root: jobs of all teams run as this account, and nothing separates them."
         return Check(name="account", passed=True, said=said)
     what = f"has the number {facts.job_uid}" if facts.job_uid is not None else "is created"
     return Check(name="account", passed=True, said=f"The account {asked.job_user} of jobs {what}.")
+
+
+def _account_fault(asked: Asked, facts: Facts) -> str:
+    """Why this account may not install, or that of jobs may not run them; empty: they may."""
+    if facts.closed:
+        folders = " and ".join(map(str, facts.closed))
+        remedy = "is the disk read-only?" if facts.is_root else "log in as root (root@HOST)"
+        return f"This account may not write to {folders}: {remedy}, or name others with --prefix and --state."
+    if facts.is_root and facts.job_uid == 0:
+        return f"Jobs cannot run as {asked.job_user}, which is root: choose another with --job-user."
+    if facts.is_root and facts.job_uid is None and not ACCOUNT_NAME.fullmatch(asked.job_user):
+        said = f"{asked.job_user!r} is not a valid user name"
+        return f"{said}: use lower-case letters, digits, - and _ for --job-user."
+    return ""
 
 
 def _clock_against(url: str) -> tuple[str, float]:
@@ -148,9 +174,18 @@ def _clock_against(url: str) -> tuple[str, float]:
 
 
 def _free_gib(folder: Path) -> float:
-    while not folder.exists():
+    return shutil.disk_usage(_nearest(folder)).free / GIB
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder, or the first above it that is there."""
+    while not _is_there(folder):
         folder = folder.parent
-    return shutil.disk_usage(folder).free / GIB
+    return folder
+
+
+def _is_there(path: Path) -> bool:
+    return os.path.exists(path)  # noqa: PTH110 - Path.exists raises where we may not look
 
 
 def _uid_of(account: str) -> int | None:

@@ -11,13 +11,15 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from zipfile import ZipFile
 
 from engines.accounts import ensure_account
+from engines.agent.__main__ import join_token
 from engines.agent.checks import Asked, Check, checks_of, facts_of, host_name
 from engines.agent.connection import checked_url
+from engines.protocol import EngineError
 
 PREFIX, STATE, UNIT = (
     Path("/opt/motley-agent"),
@@ -48,9 +50,9 @@ FAILED = 1
 
 def main(words: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(words)
-    asked = Asked(given.url, given.address, given.job_user, given.gpus, given.state)
+    asked = Asked(given.url, given.address, given.job_user, given.gpus, given.state, given.prefix)
     facts = facts_of(asked)
-    checks = list(checks_of(asked, facts))
+    checks = [*checks_of(asked, facts), *(() if given.check or facts.has_joined else _token_faults(given))]
     if given.json:
         found = {"host": host_name(), "uuids": facts.uuids, "job_uid": facts.job_uid, "checks": checks}
         print(json.dumps(found))  # noqa: T201
@@ -59,7 +61,19 @@ def main(words: Sequence[str] | None = None) -> int:
     if not all(one["passed"] for one in checks):
         sys.stderr.write("Nothing was written.\n")
         return FAILED
-    return 0 if given.check else _install(given)
+    try:
+        return 0 if given.check else _install(given)
+    except (EngineError, OSError) as error:
+        sys.stderr.write(f"FAIL {error}\n")
+        return FAILED
+
+
+def _token_faults(given: argparse.Namespace) -> Iterator[Check]:
+    """What would have joining fail when the program is installed already."""
+    try:
+        join_token(given)
+    except (OSError, ValueError) as error:
+        yield Check(name="token", passed=False, said=str(error))
 
 
 def _tell(checks: Sequence[Check]) -> None:
@@ -98,8 +112,9 @@ def unpack(archive: Path, prefix: Path) -> Path:
 
 
 def _start(folder: Path, command: Sequence[str]) -> None:
-    if not SYSTEMD.exists():
-        print(f"There is no systemd: start the agent with `cd {folder} && {shlex.join(command)}`.")  # noqa: T201
+    if not SYSTEMD.exists() or os.geteuid() != 0:
+        why = "This account is not root" if SYSTEMD.exists() else "There is no systemd"
+        print(f"{why}: start the agent with `cd {folder} && {shlex.join(command)}`.")  # noqa: T201
         return
     UNIT.write_text(UNIT_TEXT.format(folder=folder, command=shlex.join(command)))
     for words in (["daemon-reload"], ["enable", "--now", UNIT.name]):

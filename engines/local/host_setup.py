@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from engines.accounts import reachable_by
+from engines.linux import own_file
 from engines.protocol import EngineError
 
 SYSTEM_PYTHON = Path("/usr/bin/python3")
@@ -82,7 +83,7 @@ def _fingerprint(client: Path) -> str:
 
 @contextmanager
 def _one_at_a_time(path: Path) -> Iterator[None]:
-    with path.open("w") as file:
+    with own_file(path) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

@@ -9,8 +9,10 @@ from engines.attempt_files import CodeFile, LaunchFile, write_whole
 
 TAR = "/bin/tar"
 LONGEST_COMPLAINT = 500
-DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES, errno.ESTALE)
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.ESTALE)
 """Errors that the same archive would not meet on another node, or later."""
+WRITE_AND_ENTER = 0o300
+"""Permissions of a folder's owner."""
 
 
 class CodeNotUnpacked(Exception):
@@ -32,12 +34,15 @@ def unpack_code(launch: LaunchFile) -> None:
 
 
 def _unpack(what: str, code: CodeFile, user: list[int] | None) -> None:
+    may_write = _may_write(Path(code["folder"]), user)
     try:
         _run_tar(code, user)
     except (OSError, subprocess.CalledProcessError) as error:
         message = f"The {what} could not be unpacked into {code['folder']}: {_describe(error)}"
         # What went wrong with an archive of checkpoints is no failure of the job: it did not make the archive.
-        raise CodeNotUnpacked(message, node_failed=what == "checkpoints" or _is_of_the_node(error)) from error
+        raise CodeNotUnpacked(
+            message, node_failed=what == "checkpoints" or _is_of_the_node(error, may_write)
+        ) from error
     write_whole(Path(code["done"]), "")
     Path(code["archive"]).unlink(missing_ok=True)
 
@@ -58,10 +63,19 @@ def _run_tar(code: CodeFile, user: list[int] | None) -> None:
         )
 
 
-def _is_of_the_node(error: OSError | subprocess.CalledProcessError) -> bool:
+def _may_write(folder: Path, user: list[int] | None) -> bool:
+    """Whether the folder lets the user write: what tar may not then write is in a folder that the archive made."""
+    if user is None:
+        return os.access(folder, os.W_OK | os.X_OK)
+    found = folder.stat() if folder.exists() else None
+    return found is not None and found.st_uid == user[0] and found.st_mode & WRITE_AND_ENTER == WRITE_AND_ENTER
+
+
+def _is_of_the_node(error: OSError | subprocess.CalledProcessError, may_write: bool) -> bool:
     if isinstance(error, OSError) or error.returncode < 0:  # the archive is not there, or tar was killed
         return True
-    endings = tuple(f": {os.strerror(number)}" for number in DISK_ERRORS)
+    numbers = DISK_ERRORS if may_write else (*DISK_ERRORS, errno.EACCES)
+    endings = tuple(f": {os.strerror(number)}" for number in numbers)
     return any(line.endswith(endings) for line in str(error.stderr).splitlines())
 
 

@@ -56,6 +56,8 @@ class AttemptEnd(NamedTuple):
     """A node lacked its storage: not the job's failure."""
     node_fault: bool = False
     """The node could not start it: not the job's failure."""
+    not_ready: bool = False
+    """A server of its gang was not ready: not the job's failure, unless it happens too often."""
     ran_s: float | None = None
     """How long its processes ran, by a clock that nobody sets; None: from its start to its end."""
     message: str = ""
@@ -193,6 +195,7 @@ def _ending_of(attempt: Attempt, end: AttemptEnd) -> Ending:
         by_site=end.by_site,
         no_storage=end.no_storage,
         node_fault=end.node_fault,
+        not_ready=end.not_ready,
         ran_s=_ran_s(attempt, end),
         failures=job.failures,
         retries=job.retries,

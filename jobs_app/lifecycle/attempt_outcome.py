@@ -44,6 +44,8 @@ class Ending:
     """A node did not have a storage that the job names."""
     node_fault: bool = False
     """The node could not start it: its disk is full, say."""
+    not_ready: bool = False
+    """A server of its gang was not ready: by its own fault, or by what the job has it prepare."""
     ran_s: float = 0.0
     failures: int = 0
     retries: int = 0
@@ -74,7 +76,8 @@ def judge(ending: Ending) -> Verdict:
         return _keep(ending, Outcome.SUCCEEDED, State.SUCCEEDED)
     if ending.stop_reason:
         return _keep(ending, *AFTER_STOP[Attempt.StopReason(ending.stop_reason)])
-    if ending.no_storage or ending.node_fault or (ending.by_site and ending.requeues < MOST_REQUEUES):
+    of_node = ending.no_storage or ending.node_fault or ending.not_ready
+    if of_node or (ending.by_site and ending.requeues < MOST_REQUEUES):
         return _by_site(ending)
     if ending.exit_code == EX_TEMPFAIL and ending.requeues < MOST_REQUEUES:
         once_more = replace(ending, requeues=ending.requeues + 1)
@@ -88,8 +91,20 @@ def _pause_s(ending: Ending) -> float:
     return min(2.0 ** min(ending.requeues, 10), LONGEST_PAUSE_S) if ending.ran_s < QUICK_S else 0.0
 
 
+def _not_ready(ending: Ending) -> Verdict:
+    """Verdict on a gang that did not start: requeued with back-off, but not for ever: each time holds back a server."""
+    if ending.requeues > MOST_REQUEUES:
+        return _try_again(
+            ending, Outcome.LOST, Reason.NO_HEALTHY_NODE, f"not all servers were ready {MOST_REQUEUES} times"
+        )
+    verdict = _keep(ending, Outcome.LOST, State.QUEUED, Reason.NO_HEALTHY_NODE, "not all of its servers were ready")
+    return replace(verdict, pause_s=max(NODE_PAUSE_S, _pause_s(ending)))
+
+
 def _by_site(ending: Ending) -> Verdict:
     """Verdict on an attempt that the site ended or could not start: the job is requeued."""
+    if ending.not_ready:
+        return _not_ready(replace(ending, requeues=ending.requeues + 1))
     if ending.node_fault:
         verdict = _keep(ending, Outcome.LOST, State.QUEUED, Reason.NO_HEALTHY_NODE, "its node could not start it")
         return replace(verdict, pause_s=NODE_PAUSE_S)

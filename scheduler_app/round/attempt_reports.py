@@ -261,7 +261,8 @@ def _end_of(known: StoredAttempt, report: AttemptReport, now: datetime) -> Attem
         gone=report.proven_gone,
         by_site=report.reason in BY_SITE,
         no_storage=report.reason == SiteReason.STORAGE_MISSING,
-        node_fault=report.reason in (SiteReason.GPU_FAULT, SiteReason.NOT_READY),
+        node_fault=report.reason is SiteReason.GPU_FAULT,
+        not_ready=report.reason is SiteReason.NOT_READY,
         ran_s=report.ran_s,
         message=report.message,
     )

@@ -2,7 +2,9 @@
 
 import json
 import os
+import shlex
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +12,19 @@ import pytest
 
 from connections_app.models import Agent
 from jobs_app.models.team import digest_of
-from motley_client.server_setup import Found, faults_among, found_in, install, look_at, name_of
+from motley_client import server_setup
+from motley_client.server_setup import Found, faults_among, found_in, install, look_at, name_of, why_not_from
 from tests.live_service import Live
 from tests.motley_command import Motley
 
 URL = "https://motley.example.org"
+LOCAL = "127.0.0.1"
 CHECKS = [{"name": "gpus", "passed": True, "said": "8 x h100."}, {"name": "clock", "passed": True, "said": "in step."}]
 SSH = """#!/bin/sh
 for destination; do [ "$destination" = -- ] && break; shift; done
 folder=${0%/*}/$2
 shift 2
-echo "$1" >> "$folder/asked"
+printf '%s\\n' "$1" >> "$folder/asked"
 cat > "$folder/given"
 cat "$folder/out"
 cat "$folder/errors" >&2
@@ -56,7 +60,9 @@ def test_a_server_is_checked_by_its_own_line_and_nothing_is_written(hosts: Path)
     found = look_at("root@gpu7", URL, ["--gpus", "k80:4"])
     assert found == Found("root@gpu7", "gpu7", ("GPU-1",), 990, ["gpus: 8 x h100.", "clock: in step."], [])
     asked = (folder / "asked").read_text().strip()
-    assert asked == f"curl -fsS {URL}/agent/install | sh -s -- --check --json --gpus k80:4"
+    fetched = f"script=$(curl --proto '=https' -fsS {URL}/agent/install)"
+    run = "sh -s -- --check --json --gpus k80:4"
+    assert shlex.split(asked) == ["exec", "sh", "-c", f"{fetched} && printf '%s\\n' \"$script\" | {run}"]
 
 
 @pytest.mark.parametrize(
@@ -104,28 +110,88 @@ def test_a_token_is_on_no_command_line(hosts: Path) -> None:
     assert "join_secret" not in (folder / "asked").read_text()
 
 
+CURLS = {
+    "not reached": "exit 7",
+    "cut off": "echo 'echo the begin of a script was run'; exit 18",
+    "hung up": "kill -HUP 0; sleep 60",
+}
+
+
+@pytest.mark.parametrize("curl", CURLS.values(), ids=CURLS)
+def test_what_was_not_fetched_whole_is_not_run_and_leaves_no_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, curl: str
+) -> None:
+    for name, text in (("ssh", 'for line; do :; done; exec setsid -w sh -c "$line"'), ("curl", curl)):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(server_setup, "TOKEN_FILE", str(tmp_path / "token"))
+    done = install("gpu7", URL, "join_secret", [])
+    assert done.returncode != 0
+    assert "was run" not in done.stdout
+    assert not (tmp_path / "token").exists()
+
+
 def test_a_node_is_called_as_its_host() -> None:
     names = {one: name_of(one) for one in ("root@GPU7.lab.example", "gpu7", "root@10.0.0.7")}
     assert names == {"root@GPU7.lab.example": "gpu7", "gpu7": "gpu7", "root@10.0.0.7": "10.0.0.7"}
 
 
-def test_servers_are_added_if_all_are_in_order_and_else_none_is(hosts: Path, service: Live, staff: Motley) -> None:
-    host(hosts, "gpu1", told(uuids=["GPU-1"]))
-    host(hosts, "gpu2", told(uuids=["GPU-2"]))
-    host(hosts, "gpu3", errors="FAIL python: Python 3.11 or newer is needed", code=1)
-    refused = staff("server", "add", "gpu1", "gpu2", "gpu3")
-    assert (refused.exit_code, "Nothing was written." in refused.stderr) == (1, True)
-    assert "gpu3  FAIL  python: Python 3.11 or newer is needed" in refused.stderr
+SAFE = [(URL, "root@gpu1", False), ("http://127.0.0.1:8000", "root@localhost", True), ("http://[::1]:8", "::1", True)]
+UNSAFE = [
+    ("http://127.0.0.1:8000", "root@gpu1", "root@gpu1 would ask itself and not the service"),
+    ("http://localhost:8000", "gpu1", "gpu1 would ask itself and not the service"),
+    ("https://localhost", "gpu1", "gpu1 would ask itself and not the service"),
+    ("http://motley.lan", "root@gpu1", "can be replaced on the way"),
+    ("http://motley.lan", "localhost", "can be replaced on the way"),
+    ("http://127.0.0.1.example.org", "localhost", "can be replaced on the way"),
+]
+
+
+@pytest.mark.parametrize(("url", "destination", "over_http"), SAFE)
+def test_a_program_is_fetched_over_https_or_within_one_machine(url: str, destination: str, over_http: bool) -> None:
+    assert why_not_from(url, [destination], over_http=over_http) == ""
+
+
+@pytest.mark.parametrize(("url", "destination", "said"), UNSAFE)
+def test_nothing_that_others_can_replace_is_run_as_root(url: str, destination: str, said: str) -> None:
+    for over_http in (False, True):
+        reason = why_not_from(url, [destination], over_http=over_http)
+        assert said in reason
+        assert "Run `motley login https://...` with an address that the servers reach." in reason
+
+
+@pytest.mark.parametrize("words", [["root@gpu1"], ["root@gpu1", "--check"], ["root@gpu1", "--insecure-http"], [LOCAL]])
+def test_no_server_is_reached_where_the_program_could_be_replaced(
+    hosts: Path, staff: Motley, words: Sequence[str]
+) -> None:
+    """The service of the tests speaks http at an address of loopback."""
+    folder = host(hosts, words[0], told())
+    refused = staff("server", "add", *words)
+    assert (refused.exit_code, (folder / "asked").exists()) == (2, False)
+    assert "motley login https://..." in refused.stderr
     assert not Agent.objects.exists()
-    added = staff("server", "add", "gpu1", "gpu2")
+
+
+def test_servers_are_added_if_all_are_in_order_and_else_none_is(hosts: Path, service: Live, staff: Motley) -> None:
+    """Three by name; the service speaks http at an address of loopback, and so are they."""
+    names = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
+    host(hosts, names[0], told(uuids=["GPU-1"]))
+    host(hosts, names[1], told(uuids=["GPU-2"]))
+    host(hosts, names[2], errors="FAIL python: Python 3.11 or newer is needed", code=1)
+    refused = staff("server", "add", "--insecure-http", *names)
+    assert (refused.exit_code, "Nothing was written." in refused.stderr) == (1, True)
+    assert f"{names[2]}  FAIL  python: Python 3.11 or newer is needed" in refused.stderr
+    assert not Agent.objects.exists()
+    added = staff("server", "add", "--insecure-http", *names[:2])
     assert added.exit_code == 0, added.stderr
-    assert list(Agent.objects.values_list("name", "site")) == [("gpu1", True), ("gpu2", True)]
-    for name in ("gpu1", "gpu2"):
+    assert list(Agent.objects.values_list("name", "site")) == [(name, True) for name in names[:2]]
+    for name in names[:2]:
         agent = Agent.objects.get(name=name)
         assert digest_of((hosts / name / "given").read_text()) == agent.join_digest
 
 
 def test_only_an_administrator_adds_servers(hosts: Path, motley: Motley) -> None:
-    host(hosts, "gpu1", told())
-    assert motley("server", "add", "gpu1").exit_code == 3
+    host(hosts, LOCAL, told())
+    assert motley("server", "add", LOCAL, "--insecure-http").exit_code == 3
     assert not Agent.objects.exists()

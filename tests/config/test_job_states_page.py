@@ -77,6 +77,7 @@ def ending(how: str, stop_reason: str) -> Ending:
         lost="lost" in how,
         no_storage="storage" in how,
         node_fault="by its node" in how,
+        not_ready="not ready" in how,
         losses=MOST_LOSSES if "fourth" in how else 0,
         retries=1 if "retries left" in how else 0,
     )

@@ -66,6 +66,37 @@ def test_a_server_that_cannot_start_its_rank_was_not_ready(phase: Phase) -> None
     assert end == EndOfGang(1, Cause.NOT_READY, said)
 
 
+def test_what_no_server_can_prepare_is_the_fault_of_the_job() -> None:
+    """Its archive cannot be unpacked, say: no server is to blame, and the attempt counts as a loss."""
+    first = member(0, LOST, ready_s=None)
+    both = [first, member(1, LOST, ready_s=None)]
+    assert step_of(*both, begun=False) == EndOfGang(0, Cause.FAILED, "")
+    with_one_ready = step_of(*both, member(2), begun=False)
+    assert with_one_ready == EndOfGang(0, Cause.NOT_READY, f"gpu0 could not prepare its rank: {LOST.message}")
+    forgotten = [one._replace(report=AttemptReport(7, Phase.UNKNOWN)) for one in both]
+    assert isinstance(found := step_of(*forgotten, begun=False), EndOfGang)
+    assert found.cause == Cause.NOT_READY
+    assert report(LOST, LOST, begun=False, cause=(0, Cause.FAILED)).phase is Phase.LOST
+
+
+def test_whose_fault_it_is_is_said_when_the_others_are_ready_or_have_failed_too() -> None:
+    failed, prepares = member(0, LOST, ready_s=None), member(1, PREPARES, ready_s=None)
+    assert step_of(failed, prepares, begun=False) is None
+    assert step_of(failed, prepares, member(2, ready_s=999), begun=False) is None
+    for ended_at in (
+        NOW - TERMS.ready_within,
+        NOW + TERMS.ready_within,
+    ):  # it is not waited for longer; its clock is off
+        late = failed._replace(report=replace(LOST, ended_at=ended_at))
+        assert isinstance(end := step_of(late, prepares, begun=False), EndOfGang)
+        assert (end.rank, end.cause) == (0, Cause.NOT_READY)
+    silent = step_of(failed, prepares._replace(silent_s=210), begun=False)
+    assert isinstance(silent, EndOfGang)
+    assert silent.cause == Cause.SILENT
+    of_job = member(2, replace(ENDED, exit_code=3), ready_s=None)
+    assert step_of(failed, prepares, of_job, begun=False) == EndOfGang(2, Cause.FAILED, "")
+
+
 def test_a_setup_that_fails_is_the_failure_of_the_job() -> None:
     end = step_of(member(0, PREPARES), member(1, replace(ENDED, exit_code=3, message="The setup failed")), begun=False)
     assert end == EndOfGang(1, Cause.FAILED, "")

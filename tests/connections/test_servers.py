@@ -87,8 +87,8 @@ def test_only_an_administrator_makes_a_token_for_a_server(lab: Lab) -> None:
 
 def test_the_agent_is_served_and_checks_first(client: Client, tmp_path: Path) -> None:
     """As the script does: where Python is too old it says so, else it runs the program of this release."""
-    script = client.get(reverse("agent-install")).content.decode()
-    assert "curl -fsS http://testserver/agent/motley-agent.pyz" in script
+    script = client.get(reverse("agent-install"), secure=True).content.decode()
+    assert "curl --proto '=https' -fsS https://testserver/agent/motley-agent.pyz" in script
     program = tmp_path / "agent.pyz"
     program.write_bytes(client.get(reverse("agent-program")).content)
     words = ["--url", "http://127.0.0.1:1", "--check", "--json", "--gpus", "k80:4", "--state", str(tmp_path / "state")]
@@ -101,6 +101,16 @@ def test_the_agent_is_served_and_checks_first(client: Client, tmp_path: Path) ->
         ["/bin/sh", "-s"], input=script, env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False
     )
     assert (old.returncode, "Python 3.11 or newer is needed, and Python 3.9.2 is here" in old.stderr) == (1, True)
+
+
+def test_no_program_is_fetched_over_http_from_another_machine(client: Client) -> None:
+    """As behind a proxy that does not say that it was asked over https: root would run what came in clear."""
+    script = client.get(reverse("agent-install")).content.decode()
+    done = subprocess.run(["/bin/sh", "-s"], input=script, capture_output=True, text=True, check=False)
+    assert (done.returncode, "curl" in script) == (1, False)
+    assert "FAIL service: it was asked at http://testserver, and what comes over http" in done.stderr
+    local = client.get(reverse("agent-install"), headers={"host": "127.0.0.1:8000"}).content.decode()
+    assert "curl -fsS http://127.0.0.1:8000/agent/motley-agent.pyz" in local
 
 
 def test_an_agent_that_knows_no_gangs_is_no_server(lab: Lab) -> None:

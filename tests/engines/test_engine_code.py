@@ -79,6 +79,25 @@ def test_a_folder_that_cannot_be_written_is_the_fault_of_the_node(tmp_path: Path
     assert raised.value.node_failed
 
 
+def test_a_folder_that_the_archive_itself_locks_is_the_fault_of_the_job(tmp_path: Path) -> None:
+    """Else one archive takes a server after the other out of service. The member between makes tar lock the folder."""
+    packed = tmp_path / "0123abcd.tar.gz"
+    with tarfile.open(packed, "w:gz") as tar:
+        for name, kind, mode in (("a", tarfile.DIRTYPE, 0o555), ("b", tarfile.REGTYPE, 0o444)):
+            member = tarfile.TarInfo(name)
+            member.type, member.mode = kind, mode
+            tar.addfile(member)
+        tar.addfile(tarfile.TarInfo("a/c"))
+    folder = tmp_path / "code"
+    folder.mkdir(mode=0o755)
+    if os.geteuid() == 0:
+        os.chown(folder, NOBODY, NOBODY)
+    files = CodeFile(archive=str(packed), folder=str(folder), done=str(tmp_path / "unpacked"))
+    with pytest.raises(CodeNotUnpacked, match="Permission denied") as raised:
+        unpack_code(launch_with(files))
+    assert not raised.value.node_failed
+
+
 def launch_with(code: CodeFile) -> LaunchFile:
     user = [NOBODY, NOBODY] if os.geteuid() == 0 else None
     return LaunchFile(ranks=[], user=user, isolation="", mark="", log_limit_bytes=0, code=code)

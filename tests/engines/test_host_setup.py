@@ -3,6 +3,7 @@
 import os
 import pwd
 import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +22,30 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can do this")
 def run_as_nobody(*command: str) -> "subprocess.CompletedProcess[str]":
     as_nobody = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
     return subprocess.run([*as_nobody, *command], cwd="/", env={}, capture_output=True, text=True, check=False)
+
+
+LOCKED = """
+import sys
+from pathlib import Path
+from engines.agent.__main__ import _only_one
+file = _only_one(Path(sys.argv[1]))
+print("mine", flush=True)
+"""
+
+
+@as_root
+@pytest.mark.parametrize("left", [False, True])
+def test_a_job_that_passes_the_folder_of_an_agent_cannot_keep_it_from_starting(place: Path, left: bool) -> None:
+    """By a lock on its lock file, which an earlier version has left for all to read."""
+    place.chmod(0o711)
+    if left:
+        (place / "agent.lock").touch()
+        (place / "agent.lock").chmod(0o644)
+    start = [sys.executable, "-c", LOCKED, str(place)]
+    assert subprocess.run(start, capture_output=True, text=True, check=False, umask=0o022).stdout == "mine\n"
+    held = run_as_nobody("/usr/bin/flock", "--shared", "--nonblock", str(place / "agent.lock"), "echo", "locked")
+    assert "locked" not in held.stdout
+    assert "Permission denied" in held.stderr
 
 
 @pytest.fixture
@@ -114,8 +139,13 @@ def test_a_python_is_made_for_a_user_who_cannot_reach_ours(place: Path, client: 
 
 @pytest.mark.usefixtures("closed_python")
 def test_a_python_that_was_made_is_kept(place: Path, client: Path) -> None:
+    (place / "runtime").mkdir()
+    (place / "runtime" / "lock").touch()
+    (place / "runtime" / "lock").chmod(0o644)  # as an earlier version did
     bin_folder = ensure_runtime(place / "runtime", client=client, user="nobody", uv=uv())
     assert ensure_runtime(place / "runtime", client=client, user="nobody", uv=Path("/no/such/uv")) == bin_folder
+    # A job that could open the lock could make the service wait for ever.
+    assert stat.S_IMODE((place / "runtime" / "lock").stat().st_mode) == 0o600
 
 
 @pytest.mark.usefixtures("closed_python")

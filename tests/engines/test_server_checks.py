@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from engines.agent.checks import Asked, Facts, checks_of
+from engines.agent import install
+from engines.agent.__main__ import main as agent_main
+from engines.agent.checks import Asked, Facts, checks_of, facts_of
+from engines.protocol import EngineError
 
 ASKED = Asked("https://motley.example.org", "", "motley-job", "", Path("/var/lib/motley-agent"))
 FACTS = Facts(
@@ -40,6 +43,13 @@ FAULTS = [
     Fault("address", "No interface has the address 10.9.9.9: name one of 10.0.0.7", {"address": "10.9.9.9"}),
     Fault("address", "No address was found", {"address": ""}),
     Fault("disk", "1 GiB are free at /var/lib/motley-agent: it needs 5 GiB", {"free_gib": 1.4}),
+    Fault("account", "Jobs cannot run as motley-job, which is root: choose another", {"job_uid": 0}),
+    Fault(
+        "account",
+        "This account may not write to /opt/motley-agent: log in as root (root@HOST)",
+        {"is_root": False, "closed": (Path("/opt/motley-agent"),)},
+    ),
+    Fault("account", "is the disk read-only?", {"closed": (Path("/opt/motley-agent"),)}),
     Fault("joined", "This server has joined already", {"has_joined": True}),
 ]
 
@@ -55,3 +65,74 @@ def test_what_is_wrong_is_named_with_its_remedy(fault: Fault) -> None:
     failed = [one for one in checks_of(ASKED, FACTS._replace(**fault.facts)) if not one["passed"]]
     assert [one["name"] for one in failed] == [fault.name]
     assert fault.said in failed[0]["said"]
+
+
+@pytest.mark.parametrize("gpus", ["k80", "k80:", "k80:0", ":4", "k80:many"])
+def test_emulated_gpus_without_a_number_are_refused_before_anything_is_written(gpus: str) -> None:
+    (failed,) = [one for one in checks_of(ASKED._replace(emulated=gpus), FACTS) if not one["passed"]]
+    assert (failed["name"], "is no type and number of GPUs, as k80:4." in failed["said"]) == ("gpus", True)
+
+
+@pytest.mark.parametrize("name", ["Über", "a b", "--root", ""])
+def test_an_account_that_cannot_be_created_is_refused_and_one_that_is_there_is_not(name: str) -> None:
+    asked = ASKED._replace(job_user=name)
+    (failed,) = [one for one in checks_of(asked, FACTS._replace(job_uid=None)) if not one["passed"]]
+    assert (failed["name"], "is not a valid user name" in failed["said"]) == ("account", True)
+    assert all(one["passed"] for one in checks_of(asked, FACTS))
+
+
+def test_what_cannot_be_written_is_found_by_looking(tmp_path: Path) -> None:
+    """In a file no folder can be made, by root neither."""
+    (tmp_path / "file").touch()
+    (tmp_path / "file").chmod(0o400)
+    asked = ASKED._replace(
+        url="http://127.0.0.1:1", emulated="k80:4", state=tmp_path / "state", prefix=tmp_path / "file" / "program"
+    )
+    assert facts_of(asked).closed == (asked.prefix,)
+
+
+@pytest.fixture
+def answering(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service that answers; this machine is a server that does."""
+    facts = FACTS._replace(is_root=False, has_joined=False)
+    monkeypatch.setattr("engines.agent.install.facts_of", lambda _: facts)
+    monkeypatch.delenv("MOTLEY_JOIN_TOKEN", raising=False)
+
+
+def words(folder: Path, *more: str) -> list[str]:
+    places = ["--state", str(folder / "state"), "--prefix", str(folder / "program")]
+    return ["--url", "https://motley.example.org", *places, *more]
+
+
+@pytest.mark.usefixtures("answering")
+@pytest.mark.parametrize("more", [[], ["--token-file", "/no/such/file"]])
+def test_a_token_that_is_not_there_is_said_before_anything_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str]
+) -> None:
+    assert install.main(words(tmp_path, *more)) == 1
+    said = capsys.readouterr()
+    assert "FAIL token: " in said.out
+    assert (said.err, list(tmp_path.iterdir())) == ("Nothing was written.\n", [])
+    assert install.main(words(tmp_path, *more, "--check")) == 0
+
+
+@pytest.mark.usefixtures("answering")
+@pytest.mark.parametrize("error", [EngineError("The user motley-job could not be created"), OSError(28, "disk full")])
+def test_what_fails_while_it_writes_is_said_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    def fails(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("engines.agent.install._install", fails)
+    monkeypatch.setenv("MOTLEY_JOIN_TOKEN", "join_secret")
+    assert install.main(words(tmp_path)) == 1
+    assert capsys.readouterr().err == f"FAIL {error}\n"
+
+
+def test_a_token_file_that_is_missing_is_said_in_a_line_by_join(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    join = ["join", "--url", "https://motley.example.org", "--gpus", "k80:1", "--job-user", "nobody"]
+    assert agent_main([*join, "--state", str(place / "state"), "--token-file", "/no/such/file"]) == 1
+    assert "No such file or directory: '/no/such/file'" in capsys.readouterr().err

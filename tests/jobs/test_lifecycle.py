@@ -4,7 +4,15 @@ from typing import Any
 
 import pytest
 
-from jobs_app.lifecycle.attempt_outcome import LONGEST_PAUSE_S, MOST_LOSSES, MOST_REQUEUES, QUICK_S, Ending, judge
+from jobs_app.lifecycle.attempt_outcome import (
+    LONGEST_PAUSE_S,
+    MOST_LOSSES,
+    MOST_REQUEUES,
+    NODE_PAUSE_S,
+    QUICK_S,
+    Ending,
+    judge,
+)
 from jobs_app.models import Attempt, Job, Reason
 
 Outcome, State, Stop = Attempt.Outcome, Job.State, Attempt.StopReason
@@ -111,6 +119,14 @@ def test_the_fault_of_a_node_counts_as_nothing() -> None:
     judged = judge(Ending(None, "", node_fault=True, losses=MOST_LOSSES))
     assert (judged.state, judged.reason) == (State.QUEUED, Reason.NO_HEALTHY_NODE)
     assert (judged.failures, judged.requeues, judged.losses) == (0, 0, MOST_LOSSES)
+
+
+def test_a_gang_whose_servers_are_not_ready_waits_longer_each_time_and_not_for_ever() -> None:
+    judged = [judge(Ending(None, "", not_ready=True, requeues=times)) for times in (0, 4, 99)]
+    assert {(one.state, one.reason, one.failures) for one in judged} == {(State.QUEUED, Reason.NO_HEALTHY_NODE, 0)}
+    assert [(one.requeues, one.pause_s) for one in judged] == [(1, NODE_PAUSE_S), (5, 32), (100, LONGEST_PAUSE_S)]
+    ended = judge(Ending(None, "", not_ready=True, requeues=MOST_REQUEUES))
+    assert (ended.state, ended.reason) == (State.FAILED, Reason.NO_HEALTHY_NODE)
 
 
 def test_exit_75_is_counted_apart_from_failures() -> None:

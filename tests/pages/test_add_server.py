@@ -16,6 +16,14 @@ def test_an_administrator_makes_a_token_that_the_answer_alone_shows(staff: User,
     assert token not in web(staff).get(reverse("add-server")).content.decode()
 
 
+def test_who_asks_over_http_is_told_not_to_fetch_a_program_that_way(staff: User, web) -> None:
+    pages = [
+        web(staff).post(reverse("add-server"), {"name": name}, secure=secure).content.decode()
+        for name, secure in (("gpu1", False), ("gpu2", True))
+    ]
+    assert ["the service's https address" in page for page in pages] == [True, False]
+
+
 def test_a_name_that_is_taken_or_is_none_is_refused_in_its_field(staff: User, web) -> None:
     machine("desk", None)
     for name, said in (("desk", "desk is a volunteer&#x27;s machine: take another name"), ("GPU 7", "lower-case")):

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from motley_client.client import Client
+from motley_client.configuration import ConfigurationError
 from motley_client.lookup import connect
-from motley_client.server_setup import Found, faults_among, install, look_at
+from motley_client.server_setup import Found, faults_among, install, look_at, why_not_from
 from motley_client.terminal import sanitized, say, warn
 
 server = typer.Typer(no_args_is_help=True, help="Make servers without Slurm nodes of the cluster, by ssh.")
@@ -28,6 +29,13 @@ def add(
     job_user: Annotated[str, typer.Option(help="Account of jobs that name none.")] = "motley-job",
     job_path: Annotated[str, typer.Option(help="Put before the PATH of jobs: where their python is.")] = "",
     check: Annotated[bool, typer.Option("--check", help="Check alone.")] = False,
+    insecure_http: Annotated[
+        bool,
+        typer.Option(
+            "--insecure-http",
+            help="For a trial on this machine alone: run as root what answers at the service's address of loopback.",
+        ),
+    ] = False,
 ) -> None:
     """Check servers, and make them nodes of the cluster if all is in order on all. Administrators only."""
     if name and len(destinations) > 1:
@@ -35,6 +43,8 @@ def add(
     named = [("--job-user", job_user), ("--gpus", gpus), ("--job-path", job_path)]
     options = [word for option, value in named if value for word in (option, value)]
     with connect(context) as client:
+        if reason := why_not_from(client.url, destinations, over_http=insecure_http):
+            raise ConfigurationError(reason)
         found = _checked(client, destinations, name, options)
         if not check:
             _add(client, found, options)

@@ -19,7 +19,7 @@ from cluster_app.models import Node
 from connections_app.register_machine import register_this_machine
 from database.damage import REMEDY, forget_damage, is_damage
 from engines.attempt_files import write_whole
-from engines.linux import sync
+from engines.linux import own_file, sync
 from engines.protocol import EngineError
 from operations import demo
 from operations.children import Program, run_until_told
@@ -143,7 +143,7 @@ def _port(text: str) -> int:
 def _exclusive_data_folder(url: str) -> Iterator[None]:
     """Hold a file lock on the data folder, which the kernel releases however the process ends."""
     settings.VAR_DIR.mkdir(parents=True, exist_ok=True)
-    with (settings.VAR_DIR / "serving").open("a+") as file:
+    with own_file(settings.VAR_DIR / "serving") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
