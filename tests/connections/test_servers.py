@@ -13,14 +13,15 @@ from django.urls import reverse
 from pytest_django import Settings
 from rest_framework.test import APIClient
 
-from cluster_app.models import Engine, Node
+from cluster_app.models import Engine, Gpu, Node
 from connections_app.agents.engine import AgentEngine
 from connections_app.agents.join_agent import issue_join_token
 from connections_app.errors import AgentRefused
 from connections_app.models import RIGHTS, Agent, Rights, Standing
 from engines.agent.codec import encode
 from engines.protocol import NodeFault
-from tests.played_agent import JOINING, Played
+from jobs_app.models import Attempt
+from tests.played_agent import JOINING, Played, over
 from tests.service_lab import Lab
 
 SERVER = replace(JOINING, gangs=True)
@@ -115,6 +116,19 @@ def test_a_machine_that_is_no_server_is_refused_a_gang(lab: Lab) -> None:
     Agent.objects.update(site=False)
     with pytest.raises(NodeFault, match="no file system of the site"):
         AgentEngine("servers").launch(replace(launch, attempt=launch.attempt + 1, job=str(job.pk)))
+
+
+def test_a_failed_gpu_hook_of_a_server_takes_its_own_gpu_out_of_service(lab: Lab) -> None:
+    """And none of another server, of which it may not report."""
+    one, _ = server(lab, "gpu1"), server(lab, "gpu2")
+    for name in ("gpu1", "gpu2"):
+        Gpu.objects.filter(node__name=name, index=0).update(uuid=f"GPU-{name}")
+    job = lab.submit("true", gpu_types=["k80"])
+    attempt = lab.until(lambda: one.sync().launches)[0].attempt
+    one.sync(over(attempt, lab, faulty_gpus={"GPU-gpu1": "exit code 3", "GPU-gpu2": "exit code 3"}))
+    lab.until(lambda: not Attempt.objects.live().filter(job=job, pk=attempt).exists())
+    faulty = Gpu.objects.exclude(fault="").values_list("uuid", flat=True)
+    assert [*faulty] == ["GPU-gpu1"]
 
 
 def test_the_document_shows_the_table_in_the_code() -> None:
