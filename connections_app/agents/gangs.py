@@ -6,15 +6,16 @@ silent server is over.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import groupby
+from time import monotonic
 from typing import NamedTuple
 from uuid import UUID
 
 from django.conf import settings
 from django.db.models import F, Q
 
-from connections_app.agents.silence import SILENT_AFTER_S, silent_s
+from connections_app.agents.silence import is_heard, silent_s
 from connections_app.models import Agent, AgentAttempt, EngineProbe
 from engines.agent.codec import decode
 from engines.lease_file import GRACE_PART
@@ -25,6 +26,9 @@ Cause = AgentAttempt.Cause
 OVER = (Phase.ENDED, Phase.LOST)
 USUAL_GRACE_S = 30.0
 """Of a test of the engine, which has no job."""
+first_ready: dict[tuple[int, int], float] = {}
+"""Attempt and rank -> when this process found it ready, by its monotonic clock: a step of the clock neither withdraws
+gangs nor keeps their GPUs. A new process waits for the last server as long again."""
 
 
 class Member(NamedTuple):
@@ -38,8 +42,11 @@ class Member(NamedTuple):
     """Whether the server may have the launch."""
     withdrawn: bool
     """Whether it was never given it, and will not be."""
-    ready_at: datetime | None
+    ready_s: float | None
+    """For how long this process has known it to be ready, by a clock that nobody sets; None: it is not."""
     silent_s: float
+    is_heard: bool
+    """Whether a message has come lately: a process that has just begun knows no silence."""
 
     @property
     def is_over(self) -> bool:
@@ -65,7 +72,7 @@ class Terms(NamedTuple):
     """Limits of time."""
 
     lease_s: float
-    ready_within: timedelta
+    ready_within_s: float
     """Between the first server that is ready and the last."""
 
 
@@ -81,7 +88,7 @@ class Go(NamedTuple):
     """All servers are ready."""
 
 
-def next_step(gang: Gang, terms: Terms, now: datetime) -> Go | EndOfGang | None:
+def next_step(gang: Gang, terms: Terms) -> Go | EndOfGang | None:
     """What the gang comes to now; None: nothing new. Pure."""
     is_one_of_several = len(gang.members) > 1
     if failed := [one for one in gang.members if one.has_failed and is_one_of_several]:
@@ -93,7 +100,7 @@ def next_step(gang: Gang, terms: Terms, now: datetime) -> Go | EndOfGang | None:
         return EndOfGang(
             longest.rank, Cause.SILENT, f"{longest.server} has not been heard for {longest.silent_s:.0f} s."
         )
-    return None if gang.has_begun else _start_of(gang.members, terms, now)
+    return None if gang.has_begun else _start_of(gang.members, terms)
 
 
 def _end_by(member: Member, *, has_begun: bool) -> EndOfGang:
@@ -111,16 +118,15 @@ def _end_by(member: Member, *, has_begun: bool) -> EndOfGang:
     return EndOfGang(member.rank, Cause.FAILED, "")
 
 
-def _start_of(members: Sequence[Member], terms: Terms, now: datetime) -> Go | EndOfGang | None:
+def _start_of(members: Sequence[Member], terms: Terms) -> Go | EndOfGang | None:
     """Go once all are ready and heard; after the limit the end, by one that has not fetched its rank if there is."""
-    missing = [one for one in members if one.ready_at is None or one.silent_s > SILENT_AFTER_S]
+    missing = [one for one in members if one.ready_s is None or not one.is_heard]
     if not missing:
         return Go()
-    ready = [one.ready_at for one in members if one.ready_at is not None]
-    if not ready or now - min(ready) < terms.ready_within:
+    if max((one.ready_s for one in members if one.ready_s is not None), default=0.0) < terms.ready_within_s:
         return None
-    late = min(missing, key=lambda one: (one.delivered, one.ready_at is not None, one.rank))
-    limit_s = terms.ready_within.total_seconds()
+    late = min(missing, key=lambda one: (one.delivered, one.ready_s is not None, one.rank))
+    limit_s = terms.ready_within_s
     return EndOfGang(
         late.rank, Cause.NOT_READY, f"{late.server} {_did(late)} {limit_s:.0f} s after the first was ready."
     )
@@ -129,7 +135,7 @@ def _start_of(members: Sequence[Member], terms: Terms, now: datetime) -> Go | En
 def _did(late: Member) -> str:
     if not late.delivered:
         return "had not fetched its rank"
-    return "was still preparing its rank" if late.ready_at is None else "was ready, and not heard any more"
+    return "was still preparing its rank" if late.ready_s is None else "was ready, and not heard any more"
 
 
 def gangs_to_advance() -> dict[int, Gang]:
@@ -139,6 +145,7 @@ def gangs_to_advance() -> dict[int, Gang]:
     of_these = Q(attempt__in=live) | Q(attempt__in=probes)
     rows = AgentAttempt.objects.filter(of_these, agent__site=True).select_related("agent")
     known = list(rows.order_by("attempt", "rank"))
+    _note_ready(known)
     grace = dict(Job.objects.filter(pk__in={row.job for row in known}).values_list("pk", "grace_s"))
     of_attempt = {attempt: list(found) for attempt, found in groupby(known, key=lambda row: row.attempt)}
     return {
@@ -146,6 +153,14 @@ def gangs_to_advance() -> dict[int, Gang]:
         for attempt, found in of_attempt.items()
         if not any(row.cause or row.stop_reason for row in found)
     }
+
+
+def _note_ready(rows: Sequence[AgentAttempt]) -> None:
+    """Note when this process found each rank ready, and forget those that are not (any more)."""
+    found = {(row.attempt, row.rank): monotonic() for row in rows if row.ready_at is not None}
+    known = {place: first_ready[place] for place in found if place in first_ready}
+    first_ready.clear()
+    first_ready.update(found | known)
 
 
 def _gang_of(rows: Sequence[AgentAttempt], grace: Mapping[UUID, int]) -> Gang:
@@ -163,16 +178,16 @@ def _member_of(row: AgentAttempt) -> Member:
         decode(AttemptReport, row.report) if row.report is not None else None,
         delivered=row.delivered_at is not None,
         withdrawn=row.forgotten and row.delivered_at is None,
-        ready_at=row.ready_at,
+        ready_s=monotonic() - first_ready[row.attempt, row.rank] if row.ready_at is not None else None,
         silent_s=silent_s(row.agent),
+        is_heard=is_heard(row.agent),
     )
 
 
-def steps_of(gangs: Mapping[int, Gang], now: datetime) -> dict[int, Go | EndOfGang]:
+def steps_of(gangs: Mapping[int, Gang]) -> dict[int, Go | EndOfGang]:
     """The gangs for which there is something new."""
-    within = timedelta(seconds=settings.MOTLEY_GANG_READY_S)
-    terms = Terms(settings.MOTLEY_AGENT_LEASE_S, within)
-    steps = {attempt: next_step(gang, terms, now) for attempt, gang in gangs.items()}
+    terms = Terms(settings.MOTLEY_AGENT_LEASE_S, settings.MOTLEY_GANG_READY_S)
+    steps = {attempt: next_step(gang, terms) for attempt, gang in gangs.items()}
     return {attempt: step for attempt, step in steps.items() if step is not None}
 
 

@@ -95,7 +95,7 @@ def _hear_joined(fence: Fence, rows: Sequence[EngineRow], now: datetime) -> dict
 def advance_gangs(fence: Fence, now: datetime) -> None:
     """Start gangs over servers that are ready on all, and end those of which a rank has failed; one at a time."""
     gangs = gangs_to_advance()
-    for attempt, step in steps_of(gangs, now).items():
+    for attempt, step in steps_of(gangs).items():
         with fence.transaction():
             take_step(attempt, step, grace_s=gangs[attempt].grace_s, now=now)
 
