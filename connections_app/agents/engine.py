@@ -25,6 +25,7 @@ from connections_app.agents.silence import is_heard, is_recent, lease_is_over
 from connections_app.agents.uploads import attempt_folder, discard, readings_of, size_of
 from connections_app.models import Agent, AgentAttempt, EngineProbe
 from engines.agent.codec import BadMessage, decode, encode
+from engines.agent.network import is_loopback
 from engines.gpu_readings import emulated_readings
 from engines.linux import seconds_since_boot
 from engines.protocol import (
@@ -300,8 +301,24 @@ def _refuse_launch(launch: Launch, gang: Sequence[Agent]) -> None:
             raise NodeFault(f"The machine {agent.name} cannot be reached by the others of a gang.")
         if _is_withheld(launch.attempt, agent):
             raise NodeFault(f"The job, or its team, does not allow it on the machine {agent.name} (any more).")
-    if len(gang) > 1 and not gang[0].node_report.get("address"):
-        raise NodeFault(f"The other servers find no address of {gang[0].name}: start its agent with --address.")
+    if len(gang) > 1:
+        _refuse_addresses({agent.name: agent.node_report.get("address", "") for agent in gang})
+
+
+def _refuse_addresses(addresses: Mapping[str, str]) -> None:
+    """Raise `NodeFault` where the servers cannot reach each other at the addresses that they have reported.
+
+    Those of servers on one machine, for trials, may all be of this machine alone.
+    """
+    first, *_ = addresses
+    if not addresses[first]:
+        raise NodeFault(f"The other servers find no address of {first}: start its agent with --address.")
+    here = [name for name, address in addresses.items() if is_loopback(address)]
+    if here and len(here) < len(addresses):
+        raise NodeFault(
+            f"{here[0]} has the address {addresses[here[0]]}, which no other server reaches: "
+            "start its agent with --address."
+        )
 
 
 def _is_lost(row: AgentAttempt) -> bool:

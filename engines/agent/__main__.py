@@ -21,7 +21,7 @@ from engines.agent.checkpoint_uploads import USUAL, CheckpointUploads, UploadRat
 from engines.agent.connection import Connection, Refused, Unheard, checked_url
 from engines.agent.machine import EmulatedGpus, MachineReports, machine_digest, machine_report
 from engines.agent.messages import VERSION, Joining, Lending
-from engines.agent.network import Network
+from engines.agent.network import OwnNetwork
 from engines.attempt_files import read_json, write_json, write_whole
 from engines.local.engine import NO_HOOKS, LocalEngine
 from engines.protocol import EngineError
@@ -123,12 +123,12 @@ def run(given: argparse.Namespace) -> int:
         gpus = EmulatedGpus.of(identity["gpus"]) if identity["gpus"] else None
         connection = Connection(identity["url"], identity["token"])
         pace = UploadRate(pause_s=given.checkpoints_every.total_seconds())
-        network = Network.of(given.address or identity.get("address", ""), identity["url"])
+        network = OwnNetwork(given.address or identity.get("address", ""), identity["url"])
         agent = Agent(
             given.state,
             connection,
             engine,
-            MachineReports(identity["name"], gpus, engine.nodes, network.address),
+            MachineReports(identity["name"], gpus, engine.nodes, lambda: network().address),
             notice=timedelta(seconds=identity["notice_s"]),
             uploads=CheckpointUploads(given.state, connection, engine, pace),
             network=network,

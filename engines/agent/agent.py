@@ -45,7 +45,7 @@ class Agent:
         notice: timedelta,
         uploads: CheckpointUploads | None = None,
         read_gpus: Callable[[NodeReport], Sequence[GpuReading]] | None = None,
-        network: Network | None = None,
+        network: Callable[[], Network] | None = None,
         site: bool = False,
     ) -> None:
         self._connection, self._engine, self._describe, self._notice = connection, engine, describe, notice

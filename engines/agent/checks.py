@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, TypedDict
 
-from engines.agent.network import interfaces, source_address
+from engines.agent.network import interfaces, is_loopback, source_address
 from engines.nvml import this_machine
 
 LEAST_FREE_GIB = 5.0
@@ -90,7 +90,7 @@ def checks_of(asked: Asked, facts: Facts) -> Iterator[Check]:
     else:
         yield Check(name="service", passed=True, said=f"{asked.url} answers.")
         yield _clock(facts)
-    yield _address(facts)
+    yield _address(asked, facts)
     enough = facts.free_gib >= LEAST_FREE_GIB
     more = "" if enough else f": it needs {LEAST_FREE_GIB:.0f} GiB; free some, or name another folder with --state"
     yield Check(name="disk", passed=enough, said=f"{facts.free_gib:.0f} GiB are free at {asked.state}{more}.")
@@ -117,11 +117,15 @@ def _clock(facts: Facts) -> Check:
     return Check(name="clock", passed=True, said=f"The clock is {off}.")
 
 
-def _address(facts: Facts) -> Check:
+def _address(asked: Asked, facts: Facts) -> Check:
+    others = ", ".join(sorted(one for one in facts.own_addresses if not is_loopback(one)))
     if not facts.address:
         return Check(name="address", passed=False, said="No address was found: name one with --address.")
-    if facts.address not in facts.own_addresses and not facts.address.startswith("127."):
-        said = f"No interface has the address {facts.address}: name one of {', '.join(sorted(facts.own_addresses))}."
+    if is_loopback(facts.address) and not asked.address:
+        said = f"It reaches the service at {facts.address}, where no other server reaches it: name one with --address"
+        return Check(name="address", passed=False, said=f"{said}, as {others}." if others else f"{said}.")
+    if facts.address not in facts.own_addresses and not is_loopback(facts.address):
+        said = f"No interface has the address {facts.address}: name one of {others} with --address."
         return Check(name="address", passed=False, said=said)
     return Check(name="address", passed=True, said=f"Trainings reach it at {facts.address}.")
 

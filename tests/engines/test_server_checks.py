@@ -39,6 +39,11 @@ FAULTS = [
     Fault("clock", "The clock is 61 s behind the service", {"clock_s": -61.0}),
     Fault("address", "No interface has the address 10.9.9.9: name one of 10.0.0.7", {"address": "10.9.9.9"}),
     Fault("address", "No address was found", {"address": ""}),
+    Fault(
+        "address",
+        "It reaches the service at 127.0.1.1, where no other server reaches it: name one with --address, as 10.0.0.7.",
+        {"address": "127.0.1.1"},
+    ),
     Fault("disk", "1 GiB are free at /var/lib/motley-agent: it needs 5 GiB", {"free_gib": 1.4}),
     Fault("joined", "This server has joined already", {"has_joined": True}),
 ]
@@ -46,6 +51,8 @@ FAULTS = [
 
 def test_a_server_that_does_passes_every_check() -> None:
     assert [one["name"] for one in checks_of(ASKED, FACTS) if not one["passed"]] == []
+    on_one_machine = checks_of(ASKED._replace(address="127.0.1.2"), FACTS._replace(address="127.0.1.2"))
+    assert [one["name"] for one in on_one_machine if not one["passed"]] == []
     trial = checks_of(ASKED._replace(emulated="k80:4"), FACTS._replace(uuids=()))
     assert [one["name"] for one in trial if not one["passed"]] == []
 
