@@ -6,6 +6,7 @@ silent server is over.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from itertools import groupby
 from time import monotonic
@@ -17,7 +18,7 @@ from django.db.models import F, Q
 
 from connections_app.agents.silence import is_heard, silent_s
 from connections_app.models import Agent, AgentAttempt, EngineProbe
-from engines.agent.codec import decode
+from engines.agent.codec import BadMessage, decode
 from engines.lease_file import GRACE_PART
 from engines.protocol import AttemptReport, Phase, StopReason
 from jobs_app.models import Attempt, Job
@@ -175,13 +176,22 @@ def _member_of(row: AgentAttempt) -> Member:
     return Member(
         row.rank,
         row.agent.name,
-        decode(AttemptReport, row.report) if row.report is not None else None,
+        _told_of(row),
         delivered=row.delivered_at is not None,
         withdrawn=row.forgotten and row.delivered_at is None,
         ready_s=monotonic() - first_ready[row.attempt, row.rank] if row.ready_at is not None else None,
         silent_s=silent_s(row.agent),
         is_heard=is_heard(row.agent),
     )
+
+
+def _told_of(row: AgentAttempt) -> AttemptReport | None:
+    """The stored report. One that cannot be read, as of another release, is none: a server that is heard repeats it."""
+    if row.report is None:
+        return None
+    with suppress(BadMessage):
+        return decode(AttemptReport, row.report)
+    return None
 
 
 def steps_of(gangs: Mapping[int, Gang]) -> dict[int, Go | EndOfGang]:
@@ -192,7 +202,12 @@ def steps_of(gangs: Mapping[int, Gang]) -> dict[int, Go | EndOfGang]:
 
 
 def take_step(attempt: int, step: Go | EndOfGang, *, grace_s: float, now: datetime) -> None:
-    """Write what the gang comes to; its rows are locked in the order of ranks. Called in a transaction."""
+    """Write what the gang comes to; its rows are locked in the order of ranks. Called in a transaction.
+
+    An agent that is written to is locked before, as where its messages are stored: otherwise there is a deadlock.
+    """
+    if not isinstance(step, Go) and step.cause == Cause.NOT_READY:
+        list(Agent.objects.select_for_update(of=("self",)).filter(attempts__attempt=attempt, attempts__rank=step.rank))
     rows = list(AgentAttempt.objects.select_for_update().filter(attempt=attempt).order_by("rank"))
     if any(row.stop_reason or row.cause for row in rows):
         return

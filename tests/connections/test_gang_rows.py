@@ -1,18 +1,26 @@
 """Gangs over servers as their rows say: ranks of a test of the engine, which is the shortest way to a gang."""
 
+import re
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
+from django.db import connection, transaction
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django import Settings
 
 from cluster_app.models import Engine
 from connections_app.agents import gangs, silence
-from connections_app.agents.gangs import EndOfGang, Go, gangs_to_advance, steps_of
+from connections_app.agents.gangs import Cause, EndOfGang, Go, gangs_to_advance, steps_of, take_step
 from connections_app.models import Agent, AgentAttempt, EngineProbe
+from scheduler_app.round import store_node_reports
+from scheduler_app.round.store_node_reports import advance_gangs
+from tests.service_lab import Lab
 
 pytestmark = pytest.mark.django_db
+TABLE = re.compile(r'(?:FROM|UPDATE) "(\w+)"')
 LONG_AGO = timedelta(seconds=150)
 
 
@@ -122,3 +130,42 @@ def test_a_rank_that_was_launched_anew_is_not_ready_since_before(clock: Clock) -
     assert step() is None
     AgentAttempt.objects.filter(rank=0).update(ready_at=timezone.now())
     assert step() is None
+
+
+def test_a_report_that_cannot_be_read_stops_no_other_gang(clock: Clock, lab: Lab) -> None:
+    """As a release of before has left it; the server that is heard says it anew."""
+    one, other = server("gpu1"), server("gpu2")
+    unreadable, whole = (gang_of(one, other, ready=(timezone.now(),) * 2) for _ in range(2))
+    AgentAttempt.objects.filter(attempt=unreadable, rank=0).update(report={"phase": "of another release"})
+    advance_gangs(lab.fence, lab.now)
+    assert {row.attempt for row in AgentAttempt.objects.exclude(go_at=None)} == {unreadable, whole}
+    assert not AgentAttempt.objects.exclude(cause="").exists()
+
+
+def test_a_gang_that_cannot_be_written_stops_no_other(
+    clock: Clock, lab: Lab, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    one, other = server("gpu1"), server("gpu2")
+    broken, whole = (gang_of(one, other, ready=(timezone.now(),) * 2) for _ in range(2))
+
+    def take(attempt: int, *given: Any, **more: Any) -> None:
+        if attempt == broken:
+            raise ValueError("it cannot be written")
+        take_step(attempt, *given, **more)
+
+    monkeypatch.setattr(store_node_reports, "take_step", take)
+    advance_gangs(lab.fence, lab.now)
+    assert {row.attempt for row in AgentAttempt.objects.exclude(go_at=None)} == {whole}
+    assert f"the gang of attempt {broken} could not be started or ended" in caplog.text
+
+
+def test_an_agent_is_locked_before_its_rows_as_by_its_messages(clock: Clock) -> None:
+    """The other order is a deadlock with a message that comes at the same time."""
+    one, other = server("gpu1"), server("gpu2")
+    attempt = gang_of(one, other, ready=(timezone.now(), None))
+    end = EndOfGang(1, Cause.NOT_READY, "gpu2 was still preparing its rank")
+    with CaptureQueriesContext(connection) as asked, transaction.atomic():
+        take_step(attempt, end, grace_s=0, now=timezone.now())
+    tables = [found[1] for one in asked.captured_queries if (found := TABLE.search(one["sql"]))]
+    assert tables[0] == Agent._meta.db_table
+    assert Agent.objects.get(name="gpu2").fault == end.note
