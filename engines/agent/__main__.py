@@ -72,7 +72,8 @@ def main(words: Sequence[str] | None = None) -> int:
 def join(given: argparse.Namespace) -> int:
     """Join the service once, and store what `run` needs."""
     if _identity(given.state) is not None:
-        raise ValueError(f"This machine has joined already: {_identity_path(given.state)} says where.")
+        path = _identity_path(given.state)
+        raise ValueError(f"This machine has joined already: {path} says where. To join anew, end the agent, remove it.")
     given.state.mkdir(parents=True, exist_ok=True)
     given.state.chmod(THROUGH if given.job_user else OWN)  # the account of jobs must pass
     gpus = EmulatedGpus.of(given.gpus) if given.gpus else None

@@ -20,6 +20,8 @@ from connections_app.agents.join_agent import issue_join_token
 from connections_app.errors import AgentRefused
 from connections_app.models import RIGHTS, Agent, AgentAttempt, Rights, Standing
 from engines.agent.codec import encode
+from engines.agent.connection import OTHER_RELEASE
+from engines.agent.messages import VERSION, Sync
 from engines.protocol import Launch, NodeFault, NodeLaunch
 from jobs_app.models import Attempt
 from tests.played_agent import DESK, JOINING, Played, over
@@ -108,6 +110,15 @@ def test_the_agent_is_served_and_checks_first(client: Client, tmp_path: Path) ->
 
 def test_an_agent_that_knows_no_gangs_is_no_server(lab: Lab) -> None:
     assert Played(lab, "gpu1", joining=JOINING, site=True).joined == 409
+
+
+def test_an_agent_of_another_release_is_told_so(lab: Lab) -> None:
+    """By a code: an agent of the site waits to be updated then, and stops no job."""
+    one = server(lab, "gpu1")
+    answer = one.client().post(
+        "/api/v1/agent/sync", encode(Sync(VERSION + 1, "machine", replace(DESK, name="gpu1"))), format="json"
+    )
+    assert (answer.status_code, answer.json()["code"]) == (409, OTHER_RELEASE)
 
 
 def test_a_machine_that_is_no_server_is_refused_a_gang(lab: Lab) -> None:

@@ -20,7 +20,7 @@ FACTS = Facts(
     free_gib=100.0,
     is_root=True,
     job_uid=990,
-    has_joined=False,
+    joined_url=None,
 )
 
 
@@ -45,7 +45,12 @@ FAULTS = [
         {"address": "127.0.1.1"},
     ),
     Fault("disk", "1 GiB are free at /var/lib/motley-agent: it needs 5 GiB", {"free_gib": 1.4}),
-    Fault("joined", "This server has joined already", {"has_joined": True}),
+    Fault(
+        "joined",
+        "This server has joined https://other.example.org already: revoke its agent there, end it here",
+        {"joined_url": "https://other.example.org"},
+    ),
+    Fault("joined", "This server has joined a service already: revoke its agent there", {"joined_url": ""}),
 ]
 
 
@@ -62,3 +67,14 @@ def test_what_is_wrong_is_named_with_its_remedy(fault: Fault) -> None:
     failed = [one for one in checks_of(ASKED, FACTS._replace(**fault.facts)) if not one["passed"]]
     assert [one["name"] for one in failed] == [fault.name]
     assert fault.said in failed[0]["said"]
+
+
+def test_a_server_that_has_joined_the_service_is_updated_whatever_its_gpus_and_address_are() -> None:
+    """They are those of `join`: one that was joined with emulated GPUs has no driver."""
+    facts = FACTS._replace(joined_url="https://motley.example.org/", uuids=(), address="")
+    assert [(one["name"], one["passed"]) for one in checks_of(ASKED, facts)] == [
+        ("joined", True),
+        ("service", True),
+        ("clock", True),
+        ("disk", True),
+    ]
