@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from cluster_app.storage import Volunteers
@@ -86,11 +87,21 @@ class AgentEngine:
             return
         gang = _gang_of(launch, self._agents())
         _refuse_launch(launch, gang)
+        if launch.attempt < 0:
+            self._discard_tests(launch.job)
         for rank, agent in enumerate(gang):
             own = json.dumps(encode(_part_of(launch, rank, gang)))
             facts = {"job": UUID(launch.job), "launch": seal(own), "report": None, "ready_at": None, "go_at": None}
             place = {"agent": agent, "ranks": len(gang)}
             AgentAttempt.objects.update_or_create(attempt=launch.attempt, rank=rank, defaults=facts | place)
+
+    def _discard_tests(self, job: str) -> None:
+        """Remove what is left of tests of this engine that have ended; an agent that still has files removes them."""
+        ended = EngineProbe.objects.filter(engine__name=self._name, ended_at__isnull=False)
+        tests = [-pk for pk in ended.values_list("pk", flat=True)]
+        known = AgentAttempt.objects.filter(attempt__in=tests)
+        discard(job, sorted(set(known.values_list("attempt", flat=True))))
+        known.delete()
 
     @transaction.atomic
     def stop(self, attempt: int, *, reason: StopReason, grace: timedelta) -> None:
@@ -154,7 +165,9 @@ class AgentEngine:
     def discard(self, jobs: Mapping[str, Sequence[int]]) -> None:
         for job, attempts in jobs.items():
             discard(job, list(attempts))
-            AgentAttempt.objects.filter(attempt__in=list(attempts), forgotten=True).delete()
+            gone = Attempt.objects.filter(pk__in=list(attempts), gone_at__isnull=False).values("pk")
+            of_these = Q(forgotten=True) | Q(attempt__in=gone)  # a server that is scrapped forgets nothing
+            AgentAttempt.objects.filter(of_these, attempt__in=list(attempts)).delete()
 
     def _agents(self) -> list[Agent]:
         """Its agents, by name."""

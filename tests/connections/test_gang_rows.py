@@ -2,6 +2,7 @@
 
 import re
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -13,8 +14,12 @@ from pytest_django import Settings
 
 from cluster_app.models import Engine
 from connections_app.agents import gangs, silence
+from connections_app.agents.engine import AgentEngine
 from connections_app.agents.gangs import Cause, EndOfGang, Go, gangs_to_advance, steps_of, take_step
+from connections_app.agents.uploads import attempt_folder
 from connections_app.models import Agent, AgentAttempt, EngineProbe
+from engines.protocol import Launch, NodeLaunch
+from jobs_app.models import Attempt
 from scheduler_app.round import store_node_reports
 from scheduler_app.round.store_node_reports import advance_gangs
 from tests.service_lab import Lab
@@ -169,3 +174,37 @@ def test_an_agent_is_locked_before_its_rows_as_by_its_messages(clock: Clock) -> 
     tables = [found[1] for one in asked.captured_queries if (found := TABLE.search(one["sql"]))]
     assert tables[0] == Agent._meta.db_table
     assert Agent.objects.get(name="gpu2").fault == end.note
+
+
+def launch_of(attempt: int) -> Launch:
+    return Launch(attempt, job=str(UUID(int=0)), command="true", tasks=[NodeLaunch("gpu1", {})])
+
+
+def test_what_tests_of_before_have_left_is_removed_by_the_next_one(settings: Settings, tmp_path: Path) -> None:
+    """Rows, though a server that is gone has forgotten nothing, and logs; not those of a test that goes on."""
+    settings.MOTLEY_AGENT_ROOT = tmp_path
+    one = server("gpu1")
+    ended, live, new = (gang_of(one, ready=(None,)) for _ in range(3))
+    AgentAttempt.objects.filter(attempt=new).delete()
+    EngineProbe.objects.filter(pk=-ended).update(ended_at=timezone.now())
+    for attempt in (ended, live):
+        attempt_folder(attempt).path.mkdir(parents=True)
+    AgentEngine("servers").launch(launch_of(new))
+    assert {row.attempt for row in AgentAttempt.objects.all()} == {live, new}
+    assert [attempt_folder(attempt).path.exists() for attempt in (ended, live)] == [False, True]
+
+
+def test_rows_of_a_server_that_is_gone_are_removed_with_the_files_of_the_job(lab: Lab) -> None:
+    lab.node("gpu1")
+    job = lab.submit("true")
+    ended = {
+        "state": Attempt.State.ENDED,
+        "outcome": Attempt.Outcome.SUCCEEDED,
+        "ended_at": timezone.now(),
+        "gone_at": timezone.now(),
+    }
+    gone, live = (lab.attempt(job, engine="servers", **more) for more in (ended, {}))
+    for attempt in (gone, live):
+        AgentAttempt.objects.create(agent=server(f"gpu{attempt.pk}"), attempt=attempt.pk, job=job.pk)
+    AgentEngine("servers").discard({str(job.pk): [gone.pk, live.pk]})
+    assert [row.attempt for row in AgentAttempt.objects.all()] == [live.pk]
