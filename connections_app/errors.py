@@ -22,6 +22,12 @@ class AgentRefused(ConnectionsError):
     code = "agent_refused"
 
 
+class OtherRelease(AgentRefused):
+    """The agent is of a release that speaks another version of the messages."""
+
+    code = "other_release"
+
+
 class ForkedAgent(ConnectionsError):
     """Another copy of the machine, with the same token and id, has had later answers."""
 

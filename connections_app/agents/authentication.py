@@ -1,6 +1,6 @@
 """Authentication of agents by the digest of their token, bound to their machine and protocol version."""
 
-from connections_app.errors import AgentRefused, NoSuchAgent
+from connections_app.errors import AgentRefused, NoSuchAgent, OtherRelease
 from connections_app.models import Agent
 from engines.agent.messages import VERSION
 from jobs_app.models.team import digest_of
@@ -17,6 +17,6 @@ def agent_of(text: str) -> Agent:
 def refuse_other_machine(agent: Agent, *, version: int, machine: str) -> None:
     """Raise `AgentRefused` if the token is used on another machine, or the agent's protocol version differs."""
     if version != VERSION:
-        raise AgentRefused(f"This service speaks version {VERSION} with agents: use the agent of its release.")
+        raise OtherRelease(f"This service speaks version {VERSION} with agents: use the agent of its release.")
     if machine != agent.machine:
         raise AgentRefused("This token is of another machine: ask for a join token for this one.")

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from cluster_app.storage import Volunteers
@@ -25,6 +26,7 @@ from connections_app.agents.silence import is_heard, is_recent, lease_is_over
 from connections_app.agents.uploads import attempt_folder, discard, readings_of, size_of
 from connections_app.models import Agent, AgentAttempt, EngineProbe
 from engines.agent.codec import BadMessage, decode, encode
+from engines.agent.network import is_loopback
 from engines.gpu_readings import emulated_readings
 from engines.linux import seconds_since_boot
 from engines.protocol import (
@@ -85,11 +87,21 @@ class AgentEngine:
             return
         gang = _gang_of(launch, self._agents())
         _refuse_launch(launch, gang)
+        if launch.attempt < 0:
+            self._discard_tests(launch.job)
         for rank, agent in enumerate(gang):
             own = json.dumps(encode(_part_of(launch, rank, gang)))
             facts = {"job": UUID(launch.job), "launch": seal(own), "report": None, "ready_at": None, "go_at": None}
             place = {"agent": agent, "ranks": len(gang)}
             AgentAttempt.objects.update_or_create(attempt=launch.attempt, rank=rank, defaults=facts | place)
+
+    def _discard_tests(self, job: str) -> None:
+        """Remove what is left of tests of this engine that have ended; an agent that still has files removes them."""
+        ended = EngineProbe.objects.filter(engine__name=self._name, ended_at__isnull=False)
+        tests = [-pk for pk in ended.values_list("pk", flat=True)]
+        known = AgentAttempt.objects.filter(attempt__in=tests)
+        discard(job, sorted(set(known.values_list("attempt", flat=True))))
+        known.delete()
 
     @transaction.atomic
     def stop(self, attempt: int, *, reason: StopReason, grace: timedelta) -> None:
@@ -153,7 +165,9 @@ class AgentEngine:
     def discard(self, jobs: Mapping[str, Sequence[int]]) -> None:
         for job, attempts in jobs.items():
             discard(job, list(attempts))
-            AgentAttempt.objects.filter(attempt__in=list(attempts), forgotten=True).delete()
+            gone = Attempt.objects.filter(pk__in=list(attempts), gone_at__isnull=False).values("pk")
+            of_these = Q(forgotten=True) | Q(attempt__in=gone)  # a server that is scrapped forgets nothing
+            AgentAttempt.objects.filter(of_these, attempt__in=list(attempts)).delete()
 
     def _agents(self) -> list[Agent]:
         """Its agents, by name."""
@@ -300,8 +314,24 @@ def _refuse_launch(launch: Launch, gang: Sequence[Agent]) -> None:
             raise NodeFault(f"The machine {agent.name} cannot be reached by the others of a gang.")
         if _is_withheld(launch.attempt, agent):
             raise NodeFault(f"The job, or its team, does not allow it on the machine {agent.name} (any more).")
-    if len(gang) > 1 and not gang[0].node_report.get("address"):
-        raise NodeFault(f"The other servers find no address of {gang[0].name}: start its agent with --address.")
+    if len(gang) > 1:
+        _refuse_addresses({agent.name: agent.node_report.get("address", "") for agent in gang})
+
+
+def _refuse_addresses(addresses: Mapping[str, str]) -> None:
+    """Raise `NodeFault` where the servers cannot reach each other at the addresses that they have reported.
+
+    Those of servers on one machine, for trials, may all be of this machine alone.
+    """
+    first, *_ = addresses
+    if not addresses[first]:
+        raise NodeFault(f"The other servers find no address of {first}: start its agent with --address.")
+    here = [name for name, address in addresses.items() if is_loopback(address)]
+    if here and len(here) < len(addresses):
+        raise NodeFault(
+            f"{here[0]} has the address {addresses[here[0]]}, which no other server reaches: "
+            "start its agent with --address."
+        )
 
 
 def _is_lost(row: AgentAttempt) -> bool:

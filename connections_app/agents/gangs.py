@@ -6,17 +6,19 @@ silent server is over.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from contextlib import suppress
+from datetime import datetime
 from itertools import groupby
+from time import monotonic
 from typing import NamedTuple
 from uuid import UUID
 
 from django.conf import settings
 from django.db.models import F, Q
 
-from connections_app.agents.silence import SILENT_AFTER_S, silent_s
+from connections_app.agents.silence import is_heard, silent_s
 from connections_app.models import Agent, AgentAttempt, EngineProbe
-from engines.agent.codec import decode
+from engines.agent.codec import BadMessage, decode
 from engines.lease_file import GRACE_PART
 from engines.protocol import AttemptReport, Phase, StopReason
 from jobs_app.models import Attempt, Job
@@ -25,6 +27,9 @@ Cause = AgentAttempt.Cause
 OVER = (Phase.ENDED, Phase.LOST)
 USUAL_GRACE_S = 30.0
 """Of a test of the engine, which has no job."""
+first_known: dict[tuple[int, int, bool], float] = {}
+"""Attempt, rank and whether it is ready, else lost -> when this process found it so, by its monotonic clock: a step of
+the clock neither withdraws gangs nor keeps their GPUs. A new process waits for the last server as long again."""
 
 
 class Member(NamedTuple):
@@ -38,8 +43,13 @@ class Member(NamedTuple):
     """Whether the server may have the launch."""
     withdrawn: bool
     """Whether it was never given it, and will not be."""
-    ready_at: datetime | None
+    ready_s: float | None
+    """For how long this process has known it to be ready, by a clock that nobody sets; None: it is not."""
+    lost_s: float | None
+    """The same of a rank that its server has lost; None: it has not."""
     silent_s: float
+    is_heard: bool
+    """Whether a message has come lately: a process that has just begun knows no silence."""
 
     @property
     def is_over(self) -> bool:
@@ -70,7 +80,7 @@ class Terms(NamedTuple):
     """Limits of time."""
 
     lease_s: float
-    ready_within: timedelta
+    ready_within_s: float
     """Between the first server that is ready and the last."""
 
 
@@ -86,11 +96,11 @@ class Go(NamedTuple):
     """All servers are ready."""
 
 
-def next_step(gang: Gang, terms: Terms, now: datetime) -> Go | EndOfGang | None:
+def next_step(gang: Gang, terms: Terms) -> Go | EndOfGang | None:
     """What the gang comes to now; None: nothing new. Pure."""
     is_one_of_several = len(gang.members) > 1
     failed = [one for one in gang.members if one.has_failed and is_one_of_several]
-    waits = bool(failed) and not gang.has_begun and _may_tell_more(gang.members, failed, terms, now)
+    waits = bool(failed) and not gang.has_begun and _may_tell_more(gang.members, failed, terms)
     if failed and not waits:
         return _end_by(failed, gang)
     most_s = terms.lease_s - min(gang.grace_s, GRACE_PART * terms.lease_s)
@@ -100,15 +110,15 @@ def next_step(gang: Gang, terms: Terms, now: datetime) -> Go | EndOfGang | None:
         return EndOfGang(
             longest.rank, Cause.SILENT, f"{longest.server} has not been heard for {longest.silent_s:.0f} s."
         )
-    return None if gang.has_begun or waits else _start_of(gang.members, terms, now)
+    return None if gang.has_begun or waits else _start_of(gang.members, terms)
 
 
-def _may_tell_more(members: Sequence[Member], failed: Sequence[Member], terms: Terms, now: datetime) -> bool:
+def _may_tell_more(members: Sequence[Member], failed: Sequence[Member], terms: Terms) -> bool:
     """Whether ranks that are still prepared may yet fail like these, or be ready: whose fault it is shows then."""
-    since = [one.report.ended_at for one in failed if one.is_unprepared and one.report and one.report.ended_at]
-    if len(since) < len(failed) or now - min(since) >= terms.ready_within or min(since) - now >= terms.ready_within:
+    since_s = [one.lost_s for one in failed if one.lost_s is not None]
+    if len(since_s) < len(failed) or max(since_s) >= terms.ready_within_s:
         return False
-    return any(one.ready_at is None and not (one.has_failed or one.is_over) for one in members)
+    return any(one.ready_s is None and not (one.has_failed or one.is_over) for one in members)
 
 
 def _end_by(failed: Sequence[Member], gang: Gang) -> EndOfGang:
@@ -120,7 +130,7 @@ def _end_by(failed: Sequence[Member], gang: Gang) -> EndOfGang:
     of_job = None if gang.has_begun else next((one for one in failed if not one.is_unprepared), None)
     member = of_job or failed[0]
     report = member.report
-    nowhere = len(failed) > 1 and not any(one.ready_at for one in gang.members)
+    nowhere = len(failed) > 1 and all(one.ready_s is None for one in gang.members)
     is_of_job = nowhere and all(one.report is not None and one.report.phase is Phase.LOST for one in failed)
     if member.is_unprepared and not gang.has_begun and not is_of_job:
         said = report.message if report is not None else ""
@@ -130,16 +140,15 @@ def _end_by(failed: Sequence[Member], gang: Gang) -> EndOfGang:
     return EndOfGang(member.rank, Cause.FAILED, "")
 
 
-def _start_of(members: Sequence[Member], terms: Terms, now: datetime) -> Go | EndOfGang | None:
+def _start_of(members: Sequence[Member], terms: Terms) -> Go | EndOfGang | None:
     """Go once all are ready and heard; after the limit the end, by one that has not fetched its rank if there is."""
-    missing = [one for one in members if one.ready_at is None or one.silent_s > SILENT_AFTER_S]
+    missing = [one for one in members if one.ready_s is None or not one.is_heard]
     if not missing:
         return Go()
-    ready = [one.ready_at for one in members if one.ready_at is not None]
-    if not ready or now - min(ready) < terms.ready_within:
+    if max((one.ready_s for one in members if one.ready_s is not None), default=0.0) < terms.ready_within_s:
         return None
-    late = min(missing, key=lambda one: (one.delivered, one.ready_at is not None, one.rank))
-    limit_s = terms.ready_within.total_seconds()
+    late = min(missing, key=lambda one: (one.delivered, one.ready_s is not None, one.rank))
+    limit_s = terms.ready_within_s
     return EndOfGang(
         late.rank, Cause.NOT_READY, f"{late.server} {_did(late)} {limit_s:.0f} s after the first was ready."
     )
@@ -148,7 +157,7 @@ def _start_of(members: Sequence[Member], terms: Terms, now: datetime) -> Go | En
 def _did(late: Member) -> str:
     if not late.delivered:
         return "had not fetched its rank"
-    return "was still preparing its rank" if late.ready_at is None else "was ready, and not heard any more"
+    return "was still preparing its rank" if late.ready_s is None else "was ready, and not heard any more"
 
 
 def gangs_to_advance() -> dict[int, Gang]:
@@ -158,45 +167,81 @@ def gangs_to_advance() -> dict[int, Gang]:
     of_these = Q(attempt__in=live) | Q(attempt__in=probes)
     rows = AgentAttempt.objects.filter(of_these, agent__site=True).select_related("agent")
     known = list(rows.order_by("attempt", "rank"))
+    told = {row.pk: _told_of(row) for row in known}
+    _note_times(known, told)
     grace = dict(Job.objects.filter(pk__in={row.job for row in known}).values_list("pk", "grace_s"))
     of_attempt = {attempt: list(found) for attempt, found in groupby(known, key=lambda row: row.attempt)}
     return {
-        attempt: _gang_of(found, grace)
+        attempt: _gang_of(found, told, grace)
         for attempt, found in of_attempt.items()
         if not any(row.cause or row.stop_reason for row in found)
     }
 
 
-def _gang_of(rows: Sequence[AgentAttempt], grace: Mapping[UUID, int]) -> Gang:
+def _note_times(rows: Sequence[AgentAttempt], told: Mapping[int, AttemptReport | None]) -> None:
+    """Note when this process found each rank ready or lost, and forget those that are not (any more)."""
+    ready = [(row.attempt, row.rank, True) for row in rows if row.ready_at is not None]
+    lost = [(row.attempt, row.rank, False) for row in rows if _is_lost(told[row.pk])]
+    found = dict.fromkeys([*ready, *lost], monotonic())
+    known = {place: first_known[place] for place in found if place in first_known}
+    first_known.clear()
+    first_known.update(found | known)
+
+
+def _is_lost(report: AttemptReport | None) -> bool:
+    return report is not None and report.phase is Phase.LOST
+
+
+def _known_s(row: AgentAttempt, *, ready: bool) -> float | None:
+    since = first_known.get((row.attempt, row.rank, ready))
+    return None if since is None else monotonic() - since
+
+
+def _gang_of(rows: Sequence[AgentAttempt], told: Mapping[int, AttemptReport | None], grace: Mapping[UUID, int]) -> Gang:
     return Gang(
-        [_member_of(row) for row in rows],
+        [_member_of(row, told[row.pk]) for row in rows],
         has_begun=rows[0].ranks == 1 or any(row.go_at for row in rows),
         grace_s=grace.get(rows[0].job, USUAL_GRACE_S),
     )
 
 
-def _member_of(row: AgentAttempt) -> Member:
+def _member_of(row: AgentAttempt, report: AttemptReport | None) -> Member:
     return Member(
         row.rank,
         row.agent.name,
-        decode(AttemptReport, row.report) if row.report is not None else None,
+        report,
         delivered=row.delivered_at is not None,
         withdrawn=row.forgotten and row.delivered_at is None,
-        ready_at=row.ready_at,
+        ready_s=_known_s(row, ready=True),
+        lost_s=_known_s(row, ready=False),
         silent_s=silent_s(row.agent),
+        is_heard=is_heard(row.agent),
     )
 
 
-def steps_of(gangs: Mapping[int, Gang], now: datetime) -> dict[int, Go | EndOfGang]:
+def _told_of(row: AgentAttempt) -> AttemptReport | None:
+    """The stored report. One that cannot be read, as of another release, is none: a server that is heard repeats it."""
+    if row.report is None:
+        return None
+    with suppress(BadMessage):
+        return decode(AttemptReport, row.report)
+    return None
+
+
+def steps_of(gangs: Mapping[int, Gang]) -> dict[int, Go | EndOfGang]:
     """The gangs for which there is something new."""
-    within = timedelta(seconds=settings.MOTLEY_GANG_READY_S)
-    terms = Terms(settings.MOTLEY_AGENT_LEASE_S, within)
-    steps = {attempt: next_step(gang, terms, now) for attempt, gang in gangs.items()}
+    terms = Terms(settings.MOTLEY_AGENT_LEASE_S, settings.MOTLEY_GANG_READY_S)
+    steps = {attempt: next_step(gang, terms) for attempt, gang in gangs.items()}
     return {attempt: step for attempt, step in steps.items() if step is not None}
 
 
 def take_step(attempt: int, step: Go | EndOfGang, *, grace_s: float, now: datetime) -> None:
-    """Write what the gang comes to; its rows are locked in the order of ranks. Called in a transaction."""
+    """Write what the gang comes to; its rows are locked in the order of ranks. Called in a transaction.
+
+    An agent that is written to is locked before, as where its messages are stored: otherwise there is a deadlock.
+    """
+    if not isinstance(step, Go) and step.cause == Cause.NOT_READY:
+        list(Agent.objects.select_for_update(of=("self",)).filter(attempts__attempt=attempt, attempts__rank=step.rank))
     rows = list(AgentAttempt.objects.select_for_update().filter(attempt=attempt).order_by("rank"))
     if any(row.stop_reason or row.cause for row in rows):
         return

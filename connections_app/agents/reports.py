@@ -38,7 +38,9 @@ def report_of(attempt: int, row: AgentAttempt | None, now: datetime) -> AttemptR
 
 
 def _uuids_of(name: str) -> set[str]:
-    return set(Gpu.objects.filter(node__engine__name=name).exclude(uuid="").values_list("uuid", flat=True))
+    """UUIDs of the GPUs of the agent's own node: an engine of servers has the nodes of others, too."""
+    own = Gpu.objects.filter(node__name=name, node__engine__agents__name=name)
+    return set(own.exclude(uuid="").values_list("uuid", flat=True))
 
 
 def within(report: AttemptReport, own: OwnMachine, delivered_at: datetime, now: datetime) -> AttemptReport:

@@ -5,6 +5,7 @@ The sockets lie in a folder; their names say the attempt, the rank and a key, wh
 
 import re
 import secrets
+import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -13,11 +14,15 @@ from connections_app.agents.uploads import agent_root, make_folder
 from connections_app.models import Agent, AgentAttempt
 from engines.agent.messages import SessionOrder
 from engines.protocol import SessionCommand
+from engines.sessions.meeting import WAIT_S
 from engines.supervision.engine_root import SYSTEM_PATH
 from engines.supervision.rank import PACKAGE_PARENT, PYTHON
 from jobs_app.models import Attempt
 
-NAME = re.compile(r"(-?[0-9]+)\.([0-9]+)\.([0-9a-f]{32})")
+KEY = re.compile(r"[0-9a-f]{32}")
+NAME = re.compile(rf"(-?[0-9]+)\.([0-9]+)\.({KEY.pattern})")
+LEFT_AFTER_S = 2 * WAIT_S
+"""A socket that is older is of a process that was killed: nobody waits there any more."""
 
 
 class Waiting(NamedTuple):
@@ -60,6 +65,8 @@ class ServerSession:
 
 def session_of(agent: Agent, key: str) -> ServerSession | None:
     """The session with this key, if it is in a rank of this agent."""
+    if not KEY.fullmatch(key):
+        return None
     for waiting in _waiting():
         of_rank = agent.attempts.filter(attempt=waiting.attempt, rank=waiting.rank, forgotten=False)
         if secrets.compare_digest(waiting.key, key) and of_rank.exists():
@@ -68,10 +75,20 @@ def session_of(agent: Agent, key: str) -> ServerSession | None:
 
 
 def _waiting() -> Iterator[Waiting]:
+    """The sockets at which somebody may wait; those that killed processes have left are removed."""
     if _folder().is_dir():
         for path in _folder().iterdir():
-            if found := NAME.fullmatch(path.name):
+            if _is_left(path):
+                path.unlink(missing_ok=True)
+            elif found := NAME.fullmatch(path.name):
                 yield Waiting(int(found[1]), int(found[2]), found[3], path)
+
+
+def _is_left(path: Path) -> bool:
+    try:
+        return time.time() - path.stat().st_ctime > LEFT_AFTER_S
+    except FileNotFoundError:  # the session has been opened meanwhile
+        return False
 
 
 def _folder() -> Path:

@@ -21,7 +21,7 @@ from engines.agent.checkpoint_uploads import USUAL, CheckpointUploads, UploadRat
 from engines.agent.connection import Connection, Refused, Unheard, checked_url
 from engines.agent.machine import EmulatedGpus, MachineReports, machine_digest, machine_report
 from engines.agent.messages import VERSION, Joining, Lending
-from engines.agent.network import Network
+from engines.agent.network import OwnNetwork
 from engines.attempt_files import read_json, write_json, write_whole
 from engines.linux import own_file
 from engines.local.engine import NO_HOOKS, LocalEngine
@@ -78,7 +78,8 @@ def main(words: Sequence[str] | None = None) -> int:
 def join(given: argparse.Namespace) -> int:
     """Join the service once, and store what `run` needs."""
     if _identity(given.state) is not None:
-        raise ValueError(f"This machine has joined already: {_identity_path(given.state)} says where.")
+        path = _identity_path(given.state)
+        raise ValueError(f"This machine has joined already: {path} says where. To join anew, end the agent, remove it.")
     given.state.mkdir(parents=True, exist_ok=True)
     given.state.chmod(THROUGH if given.job_user else OWN)  # the account of jobs must pass
     gpus = EmulatedGpus.of(given.gpus) if given.gpus else None
@@ -129,12 +130,12 @@ def run(given: argparse.Namespace) -> int:
         gpus = EmulatedGpus.of(identity["gpus"]) if identity["gpus"] else None
         connection = Connection(identity["url"], identity["token"])
         pace = UploadRate(pause_s=given.checkpoints_every.total_seconds())
-        network = Network.of(given.address or identity.get("address", ""), identity["url"])
+        network = OwnNetwork(given.address or identity.get("address", ""), identity["url"])
         agent = Agent(
             given.state,
             connection,
             engine,
-            MachineReports(identity["name"], gpus, engine.nodes, network.address),
+            MachineReports(identity["name"], gpus, engine.nodes, lambda: network().address),
             notice=timedelta(seconds=identity["notice_s"]),
             uploads=CheckpointUploads(given.state, connection, engine, pace),
             network=network,

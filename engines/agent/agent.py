@@ -13,7 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from engines.agent.checkpoint_uploads import CheckpointUploads
-from engines.agent.connection import CONFLICT, FORKED, UNAUTHORIZED, Connection, Refused, Unheard
+from engines.agent.connection import CONFLICT, FORKED, OTHER_RELEASE, UNAUTHORIZED, Connection, Refused, Unheard
 from engines.agent.machine import machine_digest
 from engines.agent.messages import VERSION, AttemptNews, Orders, Sync
 from engines.agent.network import Network
@@ -45,7 +45,7 @@ class Agent:
         notice: timedelta,
         uploads: CheckpointUploads | None = None,
         read_gpus: Callable[[NodeReport], Sequence[GpuReading]] | None = None,
-        network: Network | None = None,
+        network: Callable[[], Network] | None = None,
         site: bool = False,
     ) -> None:
         self._connection, self._engine, self._describe, self._notice = connection, engine, describe, notice
@@ -107,7 +107,7 @@ class Agent:
         try:
             return self._tell_and_obey()
         except Refused as error:
-            if error.status in (UNAUTHORIZED, CONFLICT):
+            if self._is_final(error):
                 raise
             log.warning("%s", error)
         except Unheard as error:
@@ -116,6 +116,12 @@ class Agent:
             log.exception("the turn failed")
         self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
         return False
+
+    def _is_final(self, error: Refused) -> bool:
+        """Whether the machine may no longer work; a server of another release is updated while its lease lasts."""
+        if self._site and error.code == OTHER_RELEASE:
+            return False
+        return error.status in (UNAUTHORIZED, CONFLICT)
 
     def _tell_and_obey(self) -> bool:
         self._watch_notice()

@@ -15,7 +15,8 @@ from typing import NamedTuple, TypedDict
 
 from engines.accounts import ACCOUNT_NAME
 from engines.agent.machine import EmulatedGpus
-from engines.agent.network import interfaces, source_address
+from engines.agent.network import interfaces, is_loopback, source_address
+from engines.attempt_files import read_json
 from engines.nvml import this_machine
 
 LEAST_FREE_GIB = 5.0
@@ -52,9 +53,14 @@ class Facts(NamedTuple):
     is_root: bool
     job_uid: int | None
     """Number of the account of jobs; None: it is still to be created."""
-    has_joined: bool
+    joined_url: str | None
+    """The service that this server has joined already; None: none."""
     closed: tuple[Path, ...] = ()
     """Folders of the installation in which we may not write."""
+
+    def has_joined(self, url: str) -> bool:
+        """Whether it is a server of this service, whose agent is updated."""
+        return self.joined_url is not None and self.joined_url.rstrip("/") == url.rstrip("/")
 
 
 class Check(TypedDict):
@@ -80,27 +86,40 @@ def facts_of(asked: Asked) -> Facts:
         free_gib=_free_gib(asked.state),
         is_root=os.geteuid() == 0,
         job_uid=_uid_of(asked.job_user),
-        has_joined=_is_there(asked.state / "identity.json"),
+        joined_url=_joined_url(asked.state),
         closed=tuple(one for one in (asked.prefix, asked.state) if not os.access(_nearest(one), os.W_OK | os.X_OK)),
     )
 
 
 def checks_of(asked: Asked, facts: Facts) -> Iterator[Check]:
-    """What was found, and the remedy of what is wrong. Pure."""
-    if facts.has_joined:
-        yield Check(name="joined", passed=False, said=f"This server has joined already: {asked.state} says where.")
-    yield _gpus(asked, facts)
+    """What was found, and the remedy of what is wrong; an update leaves GPUs, address and account as they are. Pure."""
+    is_update = facts.has_joined(asked.url)
+    if facts.joined_url is not None:
+        yield _joined(asked, facts)
+    if not is_update:
+        yield _gpus(asked, facts)
     if facts.no_answer:
         said = f"The service does not answer at {asked.url} ({facts.no_answer})"
         yield Check(name="service", passed=False, said=f"{said}: check its name, the route and its certificate.")
     else:
         yield Check(name="service", passed=True, said=f"{asked.url} answers.")
         yield _clock(facts)
-    yield _address(facts)
+    if not is_update:
+        yield _address(asked, facts)
     enough = facts.free_gib >= LEAST_FREE_GIB
     more = "" if enough else f": it needs {LEAST_FREE_GIB:.0f} GiB; free some, or name another folder with --state"
     yield Check(name="disk", passed=enough, said=f"{facts.free_gib:.0f} GiB are free at {asked.state}{more}.")
-    yield _account(asked, facts)
+    if not is_update:
+        yield _account(asked, facts)
+
+
+def _joined(asked: Asked, facts: Facts) -> Check:
+    anew = f"revoke its agent there, end it here (systemctl stop motley-agent), and remove {asked.state}/identity.json"
+    if facts.has_joined(asked.url):
+        said = f"It has joined {asked.url}: its agent is updated, with the options of before. To join anew: {anew}."
+        return Check(name="joined", passed=True, said=said)
+    where = facts.joined_url or "a service"
+    return Check(name="joined", passed=False, said=f"This server has joined {where} already: {anew}.")
 
 
 def _gpus(asked: Asked, facts: Facts) -> Check:
@@ -127,11 +146,15 @@ def _clock(facts: Facts) -> Check:
     return Check(name="clock", passed=True, said=f"The clock is {off}.")
 
 
-def _address(facts: Facts) -> Check:
+def _address(asked: Asked, facts: Facts) -> Check:
+    others = ", ".join(sorted(one for one in facts.own_addresses if not is_loopback(one)))
     if not facts.address:
         return Check(name="address", passed=False, said="No address was found: name one with --address.")
-    if facts.address not in facts.own_addresses and not facts.address.startswith("127."):
-        said = f"No interface has the address {facts.address}: name one of {', '.join(sorted(facts.own_addresses))}."
+    if is_loopback(facts.address) and not asked.address:
+        said = f"It reaches the service at {facts.address}, where no other server reaches it: name one with --address"
+        return Check(name="address", passed=False, said=f"{said}, as {others}." if others else f"{said}.")
+    if facts.address not in facts.own_addresses and not is_loopback(facts.address):
+        said = f"No interface has the address {facts.address}: name one of {others} with --address."
         return Check(name="address", passed=False, said=said)
     return Check(name="address", passed=True, said=f"Trainings reach it at {facts.address}.")
 
@@ -171,6 +194,14 @@ def _clock_against(url: str) -> tuple[str, float]:
         return str(reason), 0.0
     there_s = email.utils.parsedate_to_datetime(said).timestamp() if said else began_s
     return "", (began_s + time.time()) / 2 - there_s
+
+
+def _joined_url(state: Path) -> str | None:
+    try:
+        found = read_json(state / "identity.json")
+    except (OSError, ValueError):  # it is there, and not ours to read
+        return ""
+    return None if found is None else str(found.get("url", ""))
 
 
 def _free_gib(folder: Path) -> float:

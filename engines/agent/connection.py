@@ -22,6 +22,8 @@ PIECE_BYTES = 1 << 20
 UNAUTHORIZED, CONFLICT, TOO_LARGE = 401, 409, 413
 FORKED = "forked_agent"
 """Code of the refusal of a copy of a machine."""
+OTHER_RELEASE = "other_release"
+"""Code of the refusal of an agent whose version of the messages is another than the service's."""
 REFUSALS = (UNAUTHORIZED, 404, CONFLICT)
 """Answers of the service by which repeating is no use. Those of a proxy are not the service's."""
 PROBLEM = "application/problem+json"

@@ -1,7 +1,8 @@
 """Installation of the agent on a server: `python3 motley-agent.pyz --url URL --token-file FILE`, as root.
 
 First it checks, and prints a line for each check with its remedy; where one fails, nothing is written. Then it unpacks
-itself, joins, and starts the agent by systemd, or says how to start it where there is none.
+itself, joins, and starts the agent by systemd, or says how to start it where there is none. On a server that has joined
+already it updates the agent: the jobs run on meanwhile.
 """
 
 import argparse
@@ -36,7 +37,9 @@ Wants=network-online.target
 [Service]
 WorkingDirectory={folder}
 ExecStart={command}
-Restart=always
+# One that has left, or whose token was revoked, stays ended.
+Restart=on-failure
+RestartPreventExitStatus=3
 RestartSec=2
 # The jobs run on under their supervisors.
 KillMode=process
@@ -52,7 +55,7 @@ def main(words: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(words)
     asked = Asked(given.url, given.address, given.job_user, given.gpus, given.state, given.prefix)
     facts = facts_of(asked)
-    checks = [*checks_of(asked, facts), *(() if given.check or facts.has_joined else _token_faults(given))]
+    checks = [*checks_of(asked, facts), *(() if given.check or facts.joined_url is not None else _token_faults(given))]
     if given.json:
         found = {"host": host_name(), "uuids": facts.uuids, "job_uid": facts.job_uid, "checks": checks}
         print(json.dumps(found))  # noqa: T201
@@ -62,7 +65,9 @@ def main(words: Sequence[str] | None = None) -> int:
         sys.stderr.write("Nothing was written.\n")
         return FAILED
     try:
-        return 0 if given.check else _install(given)
+        if given.check:
+            return 0
+        return _update(given) if facts.has_joined(given.url) else _install(given)
     except (EngineError, OSError) as error:
         sys.stderr.write(f"FAIL {error}\n")
         return FAILED
@@ -81,6 +86,20 @@ def _tell(checks: Sequence[Check]) -> None:
         print(f"{'ok  ' if one['passed'] else 'FAIL'} {one['name']}: {one['said']}")  # noqa: T201
 
 
+def _update(given: argparse.Namespace) -> int:
+    """Put this release in the place of the agent's; what `join` stored stays."""
+    folder = unpack(Path(sys.argv[0]), given.prefix)
+    code = _start(folder, _running(given))
+    if code == 0:
+        print("The agent is updated.")  # noqa: T201
+    return code
+
+
+def _running(given: argparse.Namespace) -> list[str]:
+    """Command of the agent."""
+    return [sys.executable, "-m", "engines.agent", "run", "--state", str(given.state)]
+
+
 def _install(given: argparse.Namespace) -> int:
     if os.geteuid() == 0:
         ensure_account(given.job_user)
@@ -94,8 +113,7 @@ def _install(given: argparse.Namespace) -> int:
     join = [*agent, "join", "--url", given.url, *token, *jobs_as, *more, *state]
     if (code := subprocess.run(join, cwd=folder, check=False).returncode) != 0:  # noqa: S603 - our own program
         return code
-    _start(folder, [*agent, "run", *state])
-    return 0
+    return _start(folder, _running(given))
 
 
 def unpack(archive: Path, prefix: Path) -> Path:
@@ -111,15 +129,23 @@ def unpack(archive: Path, prefix: Path) -> Path:
     return current
 
 
-def _start(folder: Path, command: Sequence[str]) -> None:
+def _start(folder: Path, command: Sequence[str]) -> int:
+    """Start the agent by systemd, or anew the one that runs; where that fails, this program can be run once more."""
+    by_hand = f"cd {folder} && {shlex.join(command)}"
     if not SYSTEMD.exists() or os.geteuid() != 0:
         why = "This account is not root" if SYSTEMD.exists() else "There is no systemd"
-        print(f"{why}: start the agent with `cd {folder} && {shlex.join(command)}`.")  # noqa: T201
-        return
-    UNIT.write_text(UNIT_TEXT.format(folder=folder, command=shlex.join(command)))
-    for words in (["daemon-reload"], ["enable", "--now", UNIT.name]):
-        subprocess.run(["systemctl", *words], check=True)  # noqa: S603, S607 - our own words
+        print(f"{why}: start the agent with `{by_hand}`.")  # noqa: T201
+        return 0
+    try:
+        UNIT.write_text(UNIT_TEXT.format(folder=folder, command=shlex.join(command)))
+        for words in (["daemon-reload"], ["enable", UNIT.name], ["restart", UNIT.name]):
+            subprocess.run(["systemctl", *words], check=True)  # noqa: S603, S607 - our own words
+    except (OSError, subprocess.CalledProcessError) as error:
+        remedy = f"run this again when that is mended, or start the agent with `{by_hand}`"
+        sys.stderr.write(f"The server has joined, and its agent could not be started ({error}): {remedy}.\n")
+        return FAILED
     print("The agent runs: systemctl status motley-agent.")  # noqa: T201
+    return 0
 
 
 def _parser() -> argparse.ArgumentParser:

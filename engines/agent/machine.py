@@ -50,7 +50,11 @@ class MachineReports:
     """Reports of the machine while the agent runs: the last one where the engine has none of its GPUs now."""
 
     def __init__(
-        self, name: str, emulated: EmulatedGpus | None, look: Callable[[], Iterable[NodeReport]], address: str = ""
+        self,
+        name: str,
+        emulated: EmulatedGpus | None,
+        look: Callable[[], Iterable[NodeReport]],
+        address: Callable[[], str] = str,
     ) -> None:
         self._name, self._emulated, self._look, self._address = name, emulated, look, address
         self._last: NodeReport | None = None
@@ -58,7 +62,7 @@ class MachineReports:
     def __call__(self) -> NodeReport:
         try:
             found = machine_report(self._name, self._emulated, self._look())
-            self._last = replace(found, address=self._address)
+            self._last = replace(found, address=self._address())
         except EngineError:
             if self._last is None:
                 raise

@@ -38,6 +38,19 @@ class Network(NamedTuple):
         return replace(launch, tasks=[replace(task, env={**task.env, **added}) for task in launch.tasks])
 
 
+class OwnNetwork:
+    """The network of this server, looked for until it is found: at boot an agent may start before the network does."""
+
+    def __init__(self, address: str, url: str) -> None:
+        self._url = url
+        self._found = Network.of(address, url)
+
+    def __call__(self) -> Network:
+        if not self._found.interface and not is_loopback(self._found.address):
+            self._found = Network.of(self._found.address, self._url)
+        return self._found
+
+
 def source_address(url: str) -> str:
     """Own address on the route to the service; empty where there is none. Nothing is sent."""
     parts = urlsplit(url)
@@ -47,6 +60,11 @@ def source_address(url: str) -> str:
             return str(probe.getsockname()[0])
     except OSError:
         return ""
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine reaches itself at the IPv4 address."""
+    return address.startswith("127.")
 
 
 def interfaces() -> Mapping[str, str]:

@@ -41,7 +41,7 @@ class Transfers:
         uploads: CheckpointUploads,
         *,
         may_start: Callable[[], bool],
-        network: Network | None = None,
+        network: Callable[[], Network] | None = None,
     ) -> None:
         self._folder, self._connection, self._engine, self._may_start = folder, connection, engine, may_start
         self._uploads = uploads
@@ -116,7 +116,7 @@ class Transfers:
             with_files = self._fetched(launch)
             if not self._may_start():
                 raise EngineError("The lease was over before its files had come.")
-            self._engine.launch(self._network.with_interface(with_files) if self._network else with_files)
+            self._engine.launch(self._network().with_interface(with_files) if self._network else with_files)
         except Unheard:
             raise
         except Exception as error:  # the job goes elsewhere

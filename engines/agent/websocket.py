@@ -8,10 +8,12 @@ import threading
 from contextlib import suppress
 from enum import IntEnum
 from http.client import HTTPConnection, HTTPResponse
-from socket import socket
+from socket import SO_RCVTIMEO, SOL_SOCKET, socket
 from typing import BinaryIO
 
 LARGEST_MESSAGE = 2 << 20
+SILENT_S = 60.0
+"""The service pings every 20 s: one that says nothing for so long is gone, as where a machine has lost its power."""
 SHORT, LONG = 126, 127
 """Lengths in the first byte that stand for one of two or eight bytes."""
 FINAL, MASKED = 0x80, 0x80
@@ -46,7 +48,7 @@ class WebSocket:
         answer: HTTPResponse = connection.getresponse()
         if answer.status != 101:
             raise NoWebSocket(f"the service answered {answer.status}: {answer.read(500).decode(errors='replace')}")
-        connection.sock.settimeout(None)
+        _end_receiving_after(connection.sock, SILENT_S)
         return cls(connection.sock, answer)
 
     def receive(self) -> bytes | None:
@@ -80,19 +82,29 @@ class WebSocket:
         with self._sending:
             self._connection.sendall(_header(opcode, len(data)) + mask + masked(data, mask))
 
+    def _read(self, size: int) -> bytes:
+        """So many bytes; fewer at the end of the connection, and where nothing has come for too long."""
+        return self._incoming.read(size) or b""
+
     def _frame(self) -> tuple[int, bytes, bool] | None:
         """Opcode, data and whether it is the last of its message; None at the end of the connection."""
-        head = self._incoming.read(2)
+        head = self._read(2)
         if len(head) < 2:
             return None
         length = head[1] & 0x7F
         if length in (SHORT, LONG):
             size = 2 if length == SHORT else 8
-            length = int.from_bytes(self._incoming.read(size), "big")
+            length = int.from_bytes(self._read(size), "big")
         if length > LARGEST_MESSAGE:
             raise NoWebSocket(f"a message of {length} bytes")
-        data = self._incoming.read(length)
+        data = self._read(length)
         return (head[0] & 0x0F, data, bool(head[0] & FINAL)) if len(data) == length else None
+
+
+def _end_receiving_after(connection: socket, seconds: float) -> None:
+    """Limit the wait for bytes. Python's own time-outs would limit sending, too: a client may be slow to read."""
+    connection.settimeout(None)
+    connection.setsockopt(SOL_SOCKET, SO_RCVTIMEO, struct.pack("@ll", *divmod(int(seconds * 1_000_000), 1_000_000)))
 
 
 def masked(data: bytes, mask: bytes) -> bytes:

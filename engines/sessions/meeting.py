@@ -12,6 +12,7 @@ from pathlib import Path
 
 from engines.sessions.enter import refuse
 from engines.sessions.relay_from_elsewhere import relay
+from engines.supervision.session_socket import short_path
 
 WAIT_S = 30.0
 NOT_OPENED = "The server of the rank has not opened the session: its agent is not heard, or is of another release."
@@ -31,7 +32,8 @@ def listened(path: Path) -> socket.socket:
     """The one connection to a new socket; raises `OSError` if there is none within a while."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         beside = path.with_name(f".{path.name[-16:]}")
-        listener.bind(str(beside))
+        with short_path(beside) as address:
+            listener.bind(address)
         try:
             listener.listen(1)
             listener.settimeout(WAIT_S)
@@ -47,7 +49,8 @@ def listened(path: Path) -> socket.socket:
 
 def joined(path: Path) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    connection.connect(str(path))
+    with short_path(path) as address:
+        connection.connect(address)
     return connection
 
 

@@ -33,7 +33,7 @@ class SessionSocket:
         self._folder = folder
         self._children: list[subprocess.Popen[bytes]] = []
         self._socket = socket.socket(socket.AF_UNIX)
-        with _short_path(folder.session_socket) as path, _umask(0o177):
+        with short_path(folder.session_socket) as path, _umask(0o177):
             self._socket.bind(path)
         self._socket.listen()
         self._socket.setblocking(False)
@@ -83,7 +83,7 @@ def open_socket(folder: AttemptFolder) -> SessionSocket | None:
 def connect(path: Path, rank: int) -> socket.socket:
     """A connection on which a session in the rank begins; OSError: nobody listens."""
     connection = socket.socket(socket.AF_UNIX)
-    with _short_path(path) as address:
+    with short_path(path) as address:
         connection.connect(address)
     connection.sendall(rank.to_bytes(RANK_BYTES, "big"))
     return connection
@@ -99,7 +99,7 @@ def _umask(mask: int) -> Iterator[None]:
 
 
 @contextmanager
-def _short_path(path: Path) -> Iterator[str]:
+def short_path(path: Path) -> Iterator[str]:
     """The path by its folder's descriptor: the address of a socket has 107 bytes at most."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -93,11 +93,19 @@ def _hear_joined(fence: Fence, rows: Sequence[EngineRow], now: datetime) -> dict
 
 
 def advance_gangs(fence: Fence, now: datetime) -> None:
-    """Start gangs over servers that are ready on all, and end those of which a rank has failed; one at a time."""
+    """Start gangs over servers that are ready on all, and end those of which a rank has failed.
+
+    One at a time: an error of one delays no other, and no engine.
+    """
     gangs = gangs_to_advance()
-    for attempt, step in steps_of(gangs, now).items():
-        with fence.transaction():
-            take_step(attempt, step, grace_s=gangs[attempt].grace_s, now=now)
+    for attempt, step in steps_of(gangs).items():
+        try:
+            with fence.transaction():
+                take_step(attempt, step, grace_s=gangs[attempt].grace_s, now=now)
+        except OF_NO_ITEM:
+            raise
+        except Exception:
+            log.exception("the gang of attempt %s could not be started or ended", attempt)
 
 
 def _note_answers(rows: Sequence[EngineRow], nodes: Mapping[str, Sequence[NodeReport]], now: datetime) -> None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -13,14 +14,17 @@ from django.urls import reverse
 from pytest_django import Settings
 from rest_framework.test import APIClient
 
-from cluster_app.models import Engine, Node
+from cluster_app.models import Engine, Gpu, Node
 from connections_app.agents.engine import AgentEngine
 from connections_app.agents.join_agent import issue_join_token
 from connections_app.errors import AgentRefused
-from connections_app.models import RIGHTS, Agent, Rights, Standing
+from connections_app.models import RIGHTS, Agent, AgentAttempt, Rights, Standing
 from engines.agent.codec import encode
-from engines.protocol import NodeFault
-from tests.played_agent import JOINING, Played
+from engines.agent.connection import OTHER_RELEASE
+from engines.agent.messages import VERSION, Sync
+from engines.protocol import Launch, NodeFault, NodeLaunch
+from jobs_app.models import Attempt
+from tests.played_agent import DESK, JOINING, Played, over
 from tests.service_lab import Lab
 
 SERVER = replace(JOINING, gangs=True)
@@ -92,6 +96,7 @@ def test_the_agent_is_served_and_checks_first(client: Client, tmp_path: Path) ->
     program = tmp_path / "agent.pyz"
     program.write_bytes(client.get(reverse("agent-program")).content)
     words = ["--url", "http://127.0.0.1:1", "--check", "--json", "--gpus", "k80:4", "--state", str(tmp_path / "state")]
+    words += ["--address", "127.0.0.1"]
     done = subprocess.run([sys.executable, "-S", program, *words], capture_output=True, text=True, check=False)
     failed = [one["name"] for one in json.loads(done.stdout)["checks"] if not one["passed"]]
     assert (done.returncode, failed, done.stderr) == (1, ["service"], "Nothing was written.\n")
@@ -117,6 +122,15 @@ def test_an_agent_that_knows_no_gangs_is_no_server(lab: Lab) -> None:
     assert Played(lab, "gpu1", joining=JOINING, site=True).joined == 409
 
 
+def test_an_agent_of_another_release_is_told_so(lab: Lab) -> None:
+    """By a code: an agent of the site waits to be updated then, and stops no job."""
+    one = server(lab, "gpu1")
+    answer = one.client().post(
+        "/api/v1/agent/sync", encode(Sync(VERSION + 1, "machine", replace(DESK, name="gpu1"))), format="json"
+    )
+    assert (answer.status_code, answer.json()["code"]) == (409, OTHER_RELEASE)
+
+
 def test_a_machine_that_is_no_server_is_refused_a_gang(lab: Lab) -> None:
     one = server(lab, "gpu1")
     job = lab.submit("true", gpu_types=["k80"], workdir="/data")
@@ -125,6 +139,40 @@ def test_a_machine_that_is_no_server_is_refused_a_gang(lab: Lab) -> None:
     Agent.objects.update(site=False)
     with pytest.raises(NodeFault, match="no file system of the site"):
         AgentEngine("servers").launch(replace(launch, attempt=launch.attempt + 1, job=str(job.pk)))
+
+
+def test_a_failed_gpu_hook_of_a_server_takes_its_own_gpu_out_of_service(lab: Lab) -> None:
+    """And none of another server, of which it may not report."""
+    one, _ = server(lab, "gpu1"), server(lab, "gpu2")
+    for name in ("gpu1", "gpu2"):
+        Gpu.objects.filter(node__name=name, index=0).update(uuid=f"GPU-{name}")
+    job = lab.submit("true", gpu_types=["k80"])
+    attempt = lab.until(lambda: one.sync().launches)[0].attempt
+    one.sync(over(attempt, lab, faulty_gpus={"GPU-gpu1": "exit code 3", "GPU-gpu2": "exit code 3"}))
+    lab.until(lambda: not Attempt.objects.live().filter(job=job, pk=attempt).exists())
+    faulty = Gpu.objects.exclude(fault="").values_list("uuid", flat=True)
+    assert [*faulty] == ["GPU-gpu1"]
+
+
+def test_a_gang_has_addresses_at_which_its_servers_reach_each_other(lab: Lab) -> None:
+    for name in ("gpu1", "gpu2"):
+        server(lab, name)
+    tasks = [NodeLaunch("gpu1", {}), NodeLaunch("gpu2", {})]
+    launch = Launch(7, job=str(uuid4()), command="true", tasks=tasks)
+
+    def launched(*addresses: str) -> AgentAttempt | None:
+        for name, address in zip(("gpu1", "gpu2"), addresses, strict=True):
+            Agent.objects.filter(name=name).update(node_report=encode(replace(DESK, name=name, address=address)))
+        AgentEngine("servers").launch(launch)
+        return AgentAttempt.objects.filter(attempt=7).first()
+
+    with pytest.raises(NodeFault, match="find no address of gpu1: start its agent with --address"):
+        launched("", "10.0.0.2")
+    with pytest.raises(NodeFault, match=r"gpu1 has the address 127\.0\.1\.1, which no other server reaches"):
+        launched("127.0.1.1", "10.0.0.2")
+    with pytest.raises(NodeFault, match=r"gpu2 has the address 127\.0\.1\.1, which no other server reaches"):
+        launched("10.0.0.1", "127.0.1.1")
+    assert launched("127.0.1.1", "127.0.1.2") is not None
 
 
 def test_the_document_shows_the_table_in_the_code() -> None:

@@ -3,6 +3,7 @@
 import json
 import socket
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,7 +17,7 @@ from engines.agent.__main__ import REFUSED
 from engines.agent.agent import Agent, mark_path
 from engines.agent.checkpoint_uploads import CheckpointUploads
 from engines.agent.codec import encode
-from engines.agent.connection import PROBLEM, ArchiveTooLarge, Connection, Refused, Unheard
+from engines.agent.connection import OTHER_RELEASE, PROBLEM, ArchiveTooLarge, Connection, Refused, Unheard
 from engines.agent.messages import Orders
 from engines.agent.transfers import Transfers
 from engines.attempt_files import AttemptFolder, read_json, write_json
@@ -296,6 +297,21 @@ def test_a_copy_of_a_machine_ends_before_it_has_sent_a_file(service: Service, tm
     service.says = lambda _: Said(409, refusal, OURS)
     assert agent_in(tmp_path, service).run() == REFUSED
     assert service.asked == ["/api/v1/agent/sync"]
+
+
+@pytest.mark.parametrize("site", [True, False], ids=["server", "volunteer"])
+def test_a_server_of_another_release_keeps_its_jobs_until_it_is_updated(
+    service: Service, tmp_path: Path, *, site: bool
+) -> None:
+    """Under its lease, which is not renewed; a volunteer's machine ends."""
+    refusal = json.dumps({**SAID, "code": OTHER_RELEASE}).encode()
+    service.says = lambda _: Said(409, refusal, OURS)
+    engine = Runs(tmp_path / "engine")
+    agent = Agent(
+        tmp_path, service.connection, engine, lambda: NodeReport("desk"), notice=timedelta(seconds=1), site=site
+    )
+    with nullcontext() if site else pytest.raises(Refused):
+        assert not agent.turn()
 
 
 class Runs(LocalEngine):

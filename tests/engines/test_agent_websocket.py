@@ -8,6 +8,7 @@ from http.client import HTTPConnection
 import pytest
 from websockets.sync.server import Server, ServerConnection, serve
 
+from engines.agent import websocket as module
 from engines.agent.websocket import NoWebSocket, WebSocket, masked
 
 LENGTHS = (0, 1, 125, 126, 65_535, 65_536, 300_000)
@@ -49,6 +50,14 @@ def test_messages_come_whole_both_ways(server: Server) -> None:
 def test_the_end_of_the_other_side_is_the_end(server: Server) -> None:
     websocket = opened(server)
     server.shutdown()
+    assert websocket.receive() is None
+    websocket.close()
+
+
+def test_a_service_that_says_nothing_any_more_is_the_end(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where its machine has lost its power: no end of the connection ever comes."""
+    monkeypatch.setattr(module, "SILENT_S", 0.2)
+    websocket = opened(server)
     assert websocket.receive() is None
     websocket.close()
 

@@ -23,7 +23,7 @@ FACTS = Facts(
     free_gib=100.0,
     is_root=True,
     job_uid=990,
-    has_joined=False,
+    joined_url=None,
 )
 
 
@@ -42,6 +42,11 @@ FAULTS = [
     Fault("clock", "The clock is 61 s behind the service", {"clock_s": -61.0}),
     Fault("address", "No interface has the address 10.9.9.9: name one of 10.0.0.7", {"address": "10.9.9.9"}),
     Fault("address", "No address was found", {"address": ""}),
+    Fault(
+        "address",
+        "It reaches the service at 127.0.1.1, where no other server reaches it: name one with --address, as 10.0.0.7.",
+        {"address": "127.0.1.1"},
+    ),
     Fault("disk", "1 GiB are free at /var/lib/motley-agent: it needs 5 GiB", {"free_gib": 1.4}),
     Fault("account", "Jobs cannot run as motley-job, which is root: choose another", {"job_uid": 0}),
     Fault(
@@ -50,12 +55,19 @@ FAULTS = [
         {"is_root": False, "closed": (Path("/opt/motley-agent"),)},
     ),
     Fault("account", "is the disk read-only?", {"closed": (Path("/opt/motley-agent"),)}),
-    Fault("joined", "This server has joined already", {"has_joined": True}),
+    Fault(
+        "joined",
+        "This server has joined https://other.example.org already: revoke its agent there, end it here",
+        {"joined_url": "https://other.example.org"},
+    ),
+    Fault("joined", "This server has joined a service already: revoke its agent there", {"joined_url": ""}),
 ]
 
 
 def test_a_server_that_does_passes_every_check() -> None:
     assert [one["name"] for one in checks_of(ASKED, FACTS) if not one["passed"]] == []
+    on_one_machine = checks_of(ASKED._replace(address="127.0.1.2"), FACTS._replace(address="127.0.1.2"))
+    assert [one["name"] for one in on_one_machine if not one["passed"]] == []
     trial = checks_of(ASKED._replace(emulated="k80:4"), FACTS._replace(uuids=()))
     assert [one["name"] for one in trial if not one["passed"]] == []
 
@@ -94,7 +106,7 @@ def test_what_cannot_be_written_is_found_by_looking(tmp_path: Path) -> None:
 @pytest.fixture
 def answering(monkeypatch: pytest.MonkeyPatch) -> None:
     """A service that answers; this machine is a server that does."""
-    facts = FACTS._replace(is_root=False, has_joined=False)
+    facts = FACTS._replace(is_root=False, joined_url=None)
     monkeypatch.setattr("engines.agent.install.facts_of", lambda _: facts)
     monkeypatch.delenv("MOTLEY_JOIN_TOKEN", raising=False)
 
@@ -136,3 +148,14 @@ def test_a_token_file_that_is_missing_is_said_in_a_line_by_join(
     join = ["join", "--url", "https://motley.example.org", "--gpus", "k80:1", "--job-user", "nobody"]
     assert agent_main([*join, "--state", str(place / "state"), "--token-file", "/no/such/file"]) == 1
     assert "No such file or directory: '/no/such/file'" in capsys.readouterr().err
+
+
+def test_a_server_that_has_joined_the_service_is_updated_whatever_its_gpus_and_address_are() -> None:
+    """They are those of `join`: one that was joined with emulated GPUs has no driver."""
+    facts = FACTS._replace(joined_url="https://motley.example.org/", uuids=(), address="")
+    assert [(one["name"], one["passed"]) for one in checks_of(ASKED, facts)] == [
+        ("joined", True),
+        ("service", True),
+        ("clock", True),
+        ("disk", True),
+    ]

@@ -17,7 +17,10 @@ from django.db import connection
 from operations.restore_from_0_1 import MOVED, name_in_0_1
 
 BACKUPS = Path(__file__).parent / "backups"
-SINCE = {"personalsettings", "recipe", "recipeversion", "recurringjob", "recurringrun", "siteannouncement"}
+SINCE = {"personalsettings", "recipe", "recipeversion", "recurringjob", "recurringrun", "siteannouncement"} | {
+    "sweep",
+    "sweeptrial",
+}
 """Models of jobs_app that 0.1 did not have."""
 COUNTS = """
 import json

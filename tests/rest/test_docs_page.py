@@ -13,7 +13,7 @@ from tests.chromium import browser_of_live_server, skip_module_without_chromium 
 FAINT_TEXTS = (Path(__file__).parent / "contrast.js").read_text()
 WITH_PARAMETERS, WITH_BODY, THAT_DELETES = "jobs_list", "jobs_create", "agents_destroy"
 
-expect.set_options(timeout=300_000)  # a limit for a loaded machine; nothing waits for it
+expect.set_options(timeout=30_000)  # a limit for a loaded machine; nothing waits for it
 
 skip_module_without_chromium()
 
@@ -25,7 +25,7 @@ def page(browser: Browser, live_server: Any, plain_static: None, db: None) -> It
     opened = context.new_page()
     opened.goto(reverse("docs"))
     for name in (WITH_PARAMETERS, WITH_BODY, THAT_DELETES):
-        opened.locator(f"[id$=-{name}] .opblock-summary-control").click(timeout=300_000)
+        opened.locator(f"[id$=-{name}] .opblock-summary-control").click(timeout=30_000)
         expect(opened.locator(f"[id$=-{name}] .responses-inner")).to_be_visible()
     yield opened
     context.close()

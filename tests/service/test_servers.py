@@ -141,7 +141,7 @@ def test_nothing_is_written_on_a_machine_that_does_not_do(cluster: Cluster, serv
         assert done.returncode == 1
         assert "FAIL gpus: No driver answers: install NVIDIA's" in done.stdout
         assert "FAIL address: No interface has the address 192.0.2.7: name one of" in done.stdout
-        assert "ok   clock: The clock is 0 s" in done.stdout
+        assert "ok   clock: The clock is " in done.stdout
         assert "Nothing was written." in done.stderr
         assert not agent.folder.exists()
         assert not agent.program.parent.exists()

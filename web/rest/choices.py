@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 from rest_framework import serializers
 
-MOST_NAMED = 20
+MOST_NAMED = 24
 MOST_CHARACTERS = 100
 """Of what was sent; more is not repeated."""
 ELSEWHERE = {"page_size": "limit", "per_page": "limit", "page": "cursor", "offset": "cursor"}

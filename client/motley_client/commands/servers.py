@@ -25,6 +25,9 @@ def add(
     ],
     *,
     name: Annotated[str, typer.Option(help="Name of the node. Default: that of the host; for one server alone.")] = "",
+    address: Annotated[
+        str, typer.Option(help="IPv4 address on the network that trainings use; for one server alone.")
+    ] = "",
     gpus: Annotated[str, typer.Option(help="Emulated GPUs for a trial, as k80:4.")] = "",
     job_user: Annotated[str, typer.Option(help="Account of jobs that name none.")] = "motley-job",
     job_path: Annotated[str, typer.Option(help="Put before the PATH of jobs: where their python is.")] = "",
@@ -40,7 +43,9 @@ def add(
     """Check servers, and make them nodes of the cluster if all is in order on all. Administrators only."""
     if name and len(destinations) > 1:
         raise typer.BadParameter("Give --name for one server alone.")
-    named = [("--job-user", job_user), ("--gpus", gpus), ("--job-path", job_path)]
+    if address and len(destinations) > 1:
+        raise typer.BadParameter("Give --address for one server alone.")
+    named = [("--address", address), ("--job-user", job_user), ("--gpus", gpus), ("--job-path", job_path)]
     options = [word for option, value in named if value for word in (option, value)]
     with connect(context) as client:
         if reason := why_not_from(client.url, destinations, over_http=insecure_http):

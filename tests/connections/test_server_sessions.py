@@ -1,0 +1,57 @@
+"""Sessions in ranks on servers: the sockets at which clients wait, and keys of agents."""
+
+import socket
+import threading
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from pytest_django import Settings
+
+from connections_app.agents import sessions
+from connections_app.agents.sessions import listening_command, orders_of, session_of
+from connections_app.models import AgentAttempt
+from engines.sessions.meeting import joined, listened
+from tests.connections.test_gang_rows import server
+from tests.deployment import wait_for
+
+
+@pytest.fixture
+def folder(settings: Settings, tmp_path: Path) -> Path:
+    settings.MOTLEY_AGENT_ROOT = tmp_path / "agents"
+    return tmp_path / "agents" / "sessions"
+
+
+@pytest.mark.django_db
+def test_the_socket_of_a_listener_that_was_killed_is_removed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = AgentAttempt.objects.create(agent=server("gpu1"), attempt=7, job=UUID(int=0))
+    path = Path(listening_command(7, 0).argv[-1])
+    path.touch()
+    assert [(one.attempt, path.name.endswith(one.key)) for one in orders_of([row])] == [(7, True)]
+    (folder / ".beside").touch()
+    monkeypatch.setattr(sessions, "LEFT_AFTER_S", -1.0)
+    assert orders_of([row]) == []
+    assert [*folder.iterdir()] == []
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("key", ["\u00e4" * 32, "", "../" * 10])
+def test_what_is_no_key_names_no_session(folder: Path, key: str) -> None:
+    Path(listening_command(7, 0).argv[-1]).touch()
+    assert session_of(server("gpu1"), key) is None
+
+
+def test_the_ends_meet_in_a_folder_with_a_long_path(tmp_path: Path) -> None:
+    """The address of a socket has 107 bytes at most."""
+    path = tmp_path / ("long" * 30) / f"7.0.{'a' * 32}"
+    path.parent.mkdir()
+    ends: list[socket.socket] = []
+    thread = threading.Thread(target=lambda: ends.append(listened(path)))
+    thread.start()
+    wait_for("it listens", path.exists)
+    with joined(path) as end:
+        thread.join()
+        ends[0].sendall(b"here")
+        assert end.recv(10) == b"here"
+    ends[0].close()
+    assert not path.exists()
