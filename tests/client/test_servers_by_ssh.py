@@ -192,10 +192,10 @@ def test_servers_are_added_if_all_are_in_order_and_else_none_is(hosts: Path, ser
 
 
 def test_a_server_is_added_with_its_own_address(hosts: Path, service: Live, staff: Motley) -> None:
-    folder = host(hosts, "gpu1", told())
-    assert staff("server", "add", "gpu1", "--address", "10.0.0.7").exit_code == 0
+    folder = host(hosts, LOCAL, told())
+    assert staff("server", "add", LOCAL, "--insecure-http", "--address", "10.0.0.7").exit_code == 0
     assert [line.count("--address 10.0.0.7") for line in (folder / "asked").read_text().splitlines()] == [1, 1]
-    refused = staff("server", "add", "gpu1", "gpu2", "--address", "10.0.0.7")
+    refused = staff("server", "add", LOCAL, "gpu2", "--address", "10.0.0.7")
     assert (refused.exit_code, "--address for one server alone" in refused.stderr) == (2, True)
 
 

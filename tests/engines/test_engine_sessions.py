@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -56,6 +56,8 @@ def session(lab: Lab, attempt: int, request: Mapping[str, Any], *, rank: int = 0
     with subprocess.Popen(command.argv, cwd=command.folder, env=dict(command.env), **pipes) as process:
         yield Session(process, request)
         process.kill()
+        with suppress(BrokenPipeError):  # of what it had not read
+            process.stdin.close()
 
 
 def running(lab: Lab, command: Any = UP, **changes: Any) -> int:
@@ -136,6 +138,8 @@ def session_from_elsewhere(lab: Lab, attempt: int, request: Mapping[str, Any], *
     with subprocess.Popen(argv, cwd=PACKAGE_PARENT, stderr=subprocess.PIPE, **streams) as process:
         yield Session(process, request)
         process.kill()
+        with suppress(BrokenPipeError):  # of what it had not read
+            process.stdin.close()
 
 
 @pytest.mark.local_only

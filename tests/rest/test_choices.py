@@ -52,7 +52,12 @@ def test_a_parameter_of_a_closed_set_names_its_choices(ada: APIClient, address: 
             "/kind",
             "'fax' is not one of mail, slack, webhook.",
         ),
-        ("put policies/current", {"policy": "nope"}, "/policy", "'nope' is not one of motley, max_min_fairness, "),
+        (
+            "put policies/current",
+            {"policy": "nope"},
+            "/policy",
+            "'nope' is not one of motley, motley_plan, max_min_fairness, ",
+        ),
     ],
 )
 def test_a_field_of_a_closed_set_names_its_choices(
