@@ -18,7 +18,7 @@ from operations.client_wheel import wheel_name
 from scheduler_app.models import PolicySetting
 from tests.notification_server import webhook_of
 from tests.pages.conftest import decide
-from tests.rest.world import added_recipe, added_recurring_job, started_sweep
+from tests.rest.world import added_recipe, added_recurring_job, ended_sweep
 from tests.screenshots import ADMINISTRATOR as OF_ADMINISTRATORS
 from tests.screenshots import PAGES as SCREENSHOTS
 from tests.shared_rows import shared_rows
@@ -175,7 +175,7 @@ def places(decided, member) -> dict[str, Any]:
         "secret": set_secret("KEY", "long enough", team=job.team, actor=member).pk,
         "recipe": added_recipe(member).pk,
         "recurring": added_recurring_job(member).pk,
-        "sweep": started_sweep(member).pk,
+        "sweep": ended_sweep(member).pk,
         "target": target.pk,
         "notification": Notification.objects.create(target=target, event="test", key="1", facts={"by": "mia"}).pk,
         "run": LabRun.objects.create(owner=member, days=7, policies=["fifo"]).pk,

@@ -105,7 +105,7 @@ ROUTES: dict[str, Row] = {
     "POST /api/v1/sweeps": Row(403, 201, 403, 201, 201, 201, body=SWEEP),
     "GET /api/v1/sweeps/{id}": OWN_TEAM,
     "POST /api/v1/sweeps/{id}/stop": of_the_team(done=200),
-    "DELETE /api/v1/sweeps/{id}": of_the_team(done=409),
+    "DELETE /api/v1/sweeps/{id}": of_the_team(done=204),
     "GET /api/v1/sweeps/{id}/trials": OWN_TEAM,
     "GET /api/v1/agents": for_all(),
     "POST /api/v1/agents": for_staff(body={"name": "desk"}, done=201),

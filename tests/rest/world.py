@@ -16,7 +16,18 @@ from connections_app.agents.join_agent import issue_join_token
 from insight_app.models import LabRun
 from jobs_app.code.storage import store
 from jobs_app.lifecycle.comments import comment_on_job
-from jobs_app.models import ApiToken, Attempt, Budget, Job, Notification, Recipe, RecurringJob, Sweep, TeamQuota
+from jobs_app.models import (
+    ApiToken,
+    Attempt,
+    Budget,
+    Job,
+    Notification,
+    Recipe,
+    RecurringJob,
+    Sweep,
+    SweepTrial,
+    TeamQuota,
+)
 from jobs_app.recipes.editing import add_recipe, admitted_recipe
 from jobs_app.recipes.parameters import Parameter
 from jobs_app.secrets import set_secret
@@ -101,7 +112,7 @@ def _places(lab: Lab, ada: User, root: User, job: Job) -> dict[str, str]:
         "gpu-types": "a100",
         "recipes": str(added_recipe(ada).pk),
         "recurring-jobs": str(added_recurring_job(ada).pk),
-        "sweeps": str(started_sweep(ada).pk),
+        "sweeps": str(ended_sweep(ada).pk),
         "windows": str(added_window(root).pk),
         "teams": "vision",
         "members": lab.user("ben").username,
@@ -130,12 +141,14 @@ def added_window(user: User) -> TimeWindow:
     return add_window({"reason": "fan", "nodes": [Node.objects.get(name="n1")], **times}, actor=user)
 
 
-def started_sweep(owner: User) -> Sweep:
-    """With one trial."""
+def ended_sweep(owner: User) -> Sweep:
+    """With one trial; it can be deleted."""
     asked = {"name": "search", "metric": {"name": "loss"}, "parameters": {"lr": {"value": 1}}, "spec": SPEC}
     sweep = admitted_sweep(asked | {"run_cap": 1}, owner=owner, now=timezone.now() - timedelta(minutes=1))
     start_sweep(sweep)
     advance_sweeps(timezone.now())
+    sweep.trials.update(state=SweepTrial.State.SUCCEEDED, value=0.5, ended_at=timezone.now())
+    Sweep.objects.filter(pk=sweep.pk).update(state=Sweep.State.FINISHED, ended_at=timezone.now())
     return sweep
 
 
