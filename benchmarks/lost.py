@@ -33,7 +33,7 @@ def scenario(cluster: str = CLUSTER) -> Scenario:
 
 
 def as_it_is(_: TraceRun) -> None:
-    """Remove nothing."""
+    """Simulate as it is: nothing is removed."""
 
 
 def without_restarts(run: TraceRun) -> None:

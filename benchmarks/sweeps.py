@@ -82,7 +82,7 @@ Rule = Callable[[Sequence[Trial], Trial, Halving], tuple[bool, list[int], list[i
 
 
 def to_the_end(trials: Sequence[Trial], trial: Trial, rule: Halving) -> tuple[bool, list[int], list[int]]:
-    """Each trial goes on."""
+    """Train each trial to its end."""
     return True, [], []
 
 
@@ -194,7 +194,7 @@ RULES: Mapping[str, tuple[Rule, bool, bool]] = {
     "promote": (promote, True, False),
     "promote, elastic": (promote, True, True),
 }
-"""Rule, whether it has rungs, whether widths are elastic."""
+"""Name → its rule, whether it has rungs, and whether trials grow onto GPUs that no trial wants."""
 
 
 def read_curves() -> list[Curve]:

@@ -22,7 +22,7 @@ MOST_PLANNED = 200
 FIRST_S = 60.0
 """Length of the first interval."""
 MARGIN = 2.0
-"""End of the last interval, as a multiple of the time that all work takes on divisible GPUs, and one job after it."""
+"""The last interval ends at this multiple of the time that all work takes on divisible GPUs plus the longest job."""
 LONGEST_S = 366 * 24 * HOUR_S
 """Latest end of the last interval."""
 NEW_H = 1.0

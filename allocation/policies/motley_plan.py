@@ -206,7 +206,7 @@ def _gain(problem: Problem, x: PlanValues, budget: TimeBudget) -> Floats:
 
 
 def _costs_to_go(problem: Problem, steps: Floats, held: Bools, x: PlanValues, budget: TimeBudget) -> Floats:
-    """Cost (m,) that a step of each job takes off now, with one restart in what is not held."""
+    """Cost to go (m,) of a step of each job now; a configuration that is not held begins with a restart."""
     restart_s = where(held, 0, problem.restart_s[:, None])
     rate = problem.rate * steps[:, None] / (steps[:, None] + problem.rate * restart_s)
     found = find_costs_to_go(

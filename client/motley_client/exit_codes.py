@@ -16,14 +16,7 @@ from motley_client.errors import (
     ServerError,
     Unreachable,
 )
-from motley_client.lookup import (
-    AmbiguousArray,
-    AmbiguousJob,
-    AmbiguousRecipe,
-    AmbiguousRecurringJob,
-    AmbiguousSweep,
-    AmbiguousToken,
-)
+from motley_client.lookup import AmbiguousArray, AmbiguousJob, AmbiguousName, AmbiguousToken
 from motley_client.spec import SpecError
 from motley_client.tables.jobs import jobs_table, namesakes_table
 from motley_client.terminal import console, now, sanitized, warn
@@ -33,9 +26,7 @@ EXIT_CODES: dict[type[Exception], int] = {
     ConfigurationError: 2,
     AmbiguousArray: 2,
     AmbiguousJob: 2,
-    AmbiguousRecipe: 2,
-    AmbiguousRecurringJob: 2,
-    AmbiguousSweep: 2,
+    AmbiguousName: 2,
     AmbiguousToken: 2,
     InvalidRequest: 2,
     AuthError: 3,

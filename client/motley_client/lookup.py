@@ -1,9 +1,9 @@
 """The connection, and the job or token that a command-line argument names."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 import typer
@@ -48,16 +48,19 @@ class AmbiguousToken(Exception):
     """Several tokens match the argument."""
 
 
-class AmbiguousRecipe(Exception):
-    """Several teams have a recipe of this name."""
+class AmbiguousName(Exception):
+    """Several teams have a recurring job, a sweep or a recipe of this name."""
 
 
-class AmbiguousRecurringJob(Exception):
-    """Several teams have a recurring job of this name."""
+class Kind(NamedTuple):
+    """What has a name in a team: in words, and the group of commands about it."""
+
+    noun: str
+    group: str
 
 
-class AmbiguousSweep(Exception):
-    """Several teams have a sweep of this name."""
+RECURRING, SWEEP, RECIPE = Kind("recurring job", "recurring"), Kind("sweep", "sweep"), Kind("recipe", "recipe")
+OfTeam = TypeVar("OfTeam", RecurringJob, Sweep, Recipe)
 
 
 def connect(context: typer.Context) -> Client:
@@ -144,37 +147,28 @@ def find_token(client: Client, typed: str) -> Token:
 
 def find_recurring_job(client: Client, typed: str, team: str | None) -> RecurringJob:
     """The recurring job with this name, in this team if several have one; else that with this number."""
-    found = list(client.recurring_jobs(name=typed, team=team))
-    if len(found) > 1:
-        raise AmbiguousRecurringJob(f"{typed} is in {', '.join(one['team'] for one in found)}: give --team.")
-    if not found and typed.isdecimal():
-        return client.recurring_job(int(typed))
-    if not found:
-        raise NotFound(f"No recurring job named {typed}: see motley recurring list.")
-    return found[0]
+    return _find_named(RECURRING, typed, client.recurring_jobs(name=typed, team=team), client.recurring_job)
 
 
 def find_sweep(client: Client, typed: str, team: str | None) -> Sweep:
     """The sweep with this name, in this team if several have one; else that with this number."""
-    found = list(client.sweeps(name=typed, team=team))
-    if len(found) > 1:
-        raise AmbiguousSweep(f"{typed} is in {', '.join(one['team'] for one in found)}: give --team.")
-    if not found and typed.isdecimal():
-        return client.sweep(int(typed))
-    if not found:
-        raise NotFound(f"No sweep named {typed}: see motley sweep list.")
-    return found[0]
+    return _find_named(SWEEP, typed, client.sweeps(name=typed, team=team), client.sweep)
 
 
 def find_recipe(client: Client, typed: str, team: str | None) -> Recipe:
     """The recipe with this name, in this team if several have one; else that with this number."""
-    found = list(client.recipes(name=typed, team=team))
+    return _find_named(RECIPE, typed, client.recipes(name=typed, team=team), client.recipe)
+
+
+def _find_named(kind: Kind, typed: str, named: Iterable[OfTeam], numbered: Callable[[int], OfTeam]) -> OfTeam:
+    """The one that has the name; if none has it, the one with this number."""
+    found = list(named)
     if len(found) > 1:
-        raise AmbiguousRecipe(f"{typed} is in {', '.join(one['team'] for one in found)}: give --team.")
+        raise AmbiguousName(f"{typed} is in {', '.join(one['team'] for one in found)}: give --team.")
     if not found and typed.isdecimal():
-        return client.recipe(int(typed))
+        return numbered(int(typed))
     if not found:
-        raise NotFound(f"No recipe named {typed}: see motley recipe list.")
+        raise NotFound(f"No {kind.noun} named {typed}: see motley {kind.group} list.")
     return found[0]
 
 

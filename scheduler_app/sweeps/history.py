@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from django.db.models import Count, F, OuterRef, QuerySet, Subquery
+from django.db.models import Count, OuterRef, QuerySet, Subquery
 
 from jobs_app.models import Sweep, SweepTrial
 from scheduler_app.sweeps.trial_spec import rule_of
@@ -36,12 +36,6 @@ def counts_of(sweeps: Collection[Sweep]) -> dict[int, SweepCounts]:
         states[sweep][state] = count
     best = {trial.sweep_id: trial for trial in _best_trials(ids)}
     return {pk: SweepCounts(states[pk], best.get(pk)) for pk in ids}
-
-
-def best_first(sweep: Sweep) -> QuerySet[SweepTrial]:
-    """Its trials that have succeeded, the best first."""
-    value = F("value").desc() if sweep.goal == Sweep.Goal.MAXIMIZE else F("value").asc()
-    return sweep.trials.filter(state=SweepTrial.State.SUCCEEDED, value__isnull=False).order_by(value, "number")
 
 
 def _best_trials(sweeps: Collection[int]) -> QuerySet[SweepTrial]:
