@@ -90,7 +90,8 @@ def test_progress_takes_scalars_of_numpy(tmp_path: Path) -> None:
 def test_a_diverged_loss_leaves_the_line_readable(tmp_path: Path) -> None:
     output("progress(4, loss=float('nan'), grad_var=float('inf'))", tmp_path, MOTLEY_PROGRESS="p.jsonl")
     report = json.loads((tmp_path / "p.jsonl").read_text(), parse_constant=pytest.fail)
-    assert report.keys() == {"step", "at"}
+    assert report.keys() == {"step", "at", "metrics"}
+    assert report["metrics"] == {"loss": None}
 
 
 def test_metrics_and_links_go_with_the_report(tmp_path: Path) -> None:
@@ -100,7 +101,7 @@ progress(1, metrics={"val/acc": 0.5, "nan": float("nan")})
 """
     output(body, tmp_path, MOTLEY_PROGRESS="p.jsonl")
     report = json.loads((tmp_path / "p.jsonl").read_text())
-    assert (report["metrics"], report["links"]) == ({"val/acc": 0.5}, {"wandb": "https://wandb.ai/a/b"})
+    assert (report["metrics"], report["links"]) == ({"val/acc": 0.5, "nan": None}, {"wandb": "https://wandb.ai/a/b"})
 
 
 def test_a_link_that_is_none_is_refused_with_the_form(tmp_path: Path) -> None:
