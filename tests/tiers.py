@@ -83,6 +83,7 @@ THOROUGH = (
     "engines/test_containers",
     "engines/test_own_kernel",
     "engines/test_slurm_accounting",
+    "rest/test_docs_page",
     "security/test_long_texts",
     "connections/test_engine_on_slurm",
     "scheduler/test_training",

@@ -32,7 +32,10 @@ def broker(tmp_path: Path) -> Iterator[tuple[Server, str]]:
 
 
 @needs_redis
-@pytest.mark.parametrize("fate", [signal.SIGSTOP, signal.SIGKILL], ids=["hangs", "is gone"])
+@pytest.mark.parametrize(
+    "fate",
+    [pytest.param(signal.SIGSTOP, id="hangs"), pytest.param(signal.SIGKILL, id="is gone", marks=pytest.mark.thorough)],
+)
 def test_a_worker_ends_though_its_broker(fate: signal.Signals, tmp_path: Path) -> None:
     log = tmp_path / "worker.log"
     command = ["-m", "celery", "-A", "config.celery", "worker", "-Q", "engines", "--concurrency", "1", "-l", "INFO"]

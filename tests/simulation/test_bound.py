@@ -115,15 +115,21 @@ def test_without_a_job_that_can_run_there_is_no_bound(bound):
     assert (found.cannot_run, found.avg_jct_h, found.makespan_h) == (1, None, None)
 
 
-@pytest.mark.parametrize("policy", sorted(POLICIES))
-def test_no_policy_beats_it(tmp_path, policy):
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory):
+    """Elastic jobs and gangs on two GPU types: the scenario, the trace and its bound."""
     rng = np.random.default_rng(3)
     jobs = [
         (int(at), (1, 4) if i % 3 == 0 else int(2 ** rng.integers(0, 3)), int(10 ** rng.uniform(1.5, 3.5)))
         for i, at in enumerate(np.sort(rng.uniform(0, 4000, 24)))
     ]
-    path, on = written(tmp_path, jobs), scenario("v100=1x4,t4=2x4")
-    found = bound_of(on.prepare(path, policy, 0))
+    path, on = written(tmp_path_factory.mktemp("mixed"), jobs), scenario("v100=1x4,t4=2x4")
+    return on, path, bound_of(on.prepare(path, "fifo", 0))
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_no_policy_beats_it(mixed, policy):
+    on, path, found = mixed
     reached = on.prepare(path, policy, 0).finish(lambda _: None)
     assert found.avg_jct_h <= reached["avg_jct_h"]
     assert found.makespan_h <= reached["makespan_h"]
@@ -210,7 +216,7 @@ def test_a_comparison_of_shared_gpus_has_no_bound(call):
     assert "the bound is of jobs that share no GPUs" in err
 
 
-@pytest.mark.parametrize("policy", ["motley", "sia"])
+@pytest.mark.parametrize("policy", ["sia", pytest.param("motley", marks=pytest.mark.thorough)])
 def test_no_policy_beats_it_where_rates_grow_from_epoch_to_epoch(policy):
     """Twenty of Sia's jobs: batches are tuned, and the noise of the gradient changes."""
     data = reference("sia")

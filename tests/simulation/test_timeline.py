@@ -1,7 +1,5 @@
 """What is kept of a run for its charts is what happened in it."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -11,9 +9,9 @@ from simulation.scenario.scenario import Scenario
 JOBS = "".join(f"job-{i},{97 * i},{1 + i % 4},{600 + 311 * i}\n" for i in range(40))
 
 
-@pytest.fixture(params=["fifo", "srtf", "max_min_fairness"])
-def recorded(request, tmp_path: Path):
-    path = tmp_path / "trace.csv"
+@pytest.fixture(scope="module", params=["fifo", "srtf", "max_min_fairness"])
+def recorded(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp("recorded") / "trace.csv"
     path.write_text("name,arrival_s,gpus,duration_s\n" + JOBS)
     scenario = Scenario(format_name="csv", cluster="v100=2x4,t4=1x4", restart_s=30)
     run = scenario.prepare(path, request.param, seed=0)
