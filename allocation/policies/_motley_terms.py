@@ -1,13 +1,68 @@
-"""Terms that `motley` and `motley_plan` share: time left, virtual queues, what is spared by not being stopped."""
+"""What `motley` and `motley_plan` share: terms of a configuration's value, and the assignment beside reservations."""
 
-from numpy import isfinite, maximum, minimum, where
+from collections.abc import Callable
+from dataclasses import replace
 
+from numpy import isfinite, maximum, minimum, ones, ones_like, where
+
+from allocation.decision import Decision
+from allocation.policies.plain_programs import all_jobs_sum, each_jobs_sum, solve_integer
 from allocation.problem import Problem, isolated_rate
+from allocation.reservations import ReservationRules, Reservations, reserve
+from allocation.solvers.integer_assignment import allowed, assign_with_incumbents, oldest_first
+from allocation.solvers.linear_program import SolverFailed
+from allocation.time_budget import TimeBudget
 from allocation.types import Bools, Floats, Ints
 
+Gain = Callable[[Problem], Floats]
+"""Value (m, K) of each configuration."""
 HOUR_S = 3600.0
 LEAST_S = 1.0
 """Least remaining time of a job in seconds, so that its weight stays finite."""
+
+
+def assign_beside_reservations(
+    problem: Problem, gain: Gain, rules: ReservationRules, *, scale_up: float, gap: float, budget: TimeBudget
+) -> Decision:
+    """Maximise total value with leases and reservations, by HiGHS where the solver fails; ties favour older jobs."""
+    reserved = _reserve(problem, rules, scale_up)
+    fixed = reserved.fixed(problem)
+    value = gain(fixed)
+    try:
+        decision = assign_with_incumbents(
+            fixed, value, scale_up=scale_up, gap=gap, time_limit_s=budget.left_s(), kept=reserved.kept
+        )
+    except SolverFailed as failure:
+        by_plain = plain_assignment(problem, gain, rules, scale_up=scale_up, gap=gap, budget=budget)
+        decision = by_plain.in_place_of(failure)
+    decision = oldest_first(fixed, decision)
+    behind_h = problem.team_backlog_s / HOUR_S if rules.by_team else None
+    return replace(decision, behind_h=behind_h, keeps_s=reserved.keeps_s, kept_for=reserved.kept_for)
+
+
+def plain_assignment(
+    problem: Problem, gain: Gain, rules: ReservationRules, *, scale_up: float, gap: float, budget: TimeBudget
+) -> Decision:
+    """Solve the same program by HiGHS, beside what is reserved."""
+    reserved = _reserve(problem, rules, scale_up)
+    fixed = reserved.fixed(problem)
+    T, u, c = problem.rate, problem.usage, problem.capacity - reserved.kept
+    return solve_integer(
+        fixed,
+        gain(fixed),
+        [
+            [each_jobs_sum(ones_like(T))],  # one configuration
+            [all_jobs_sum(u, len(T))],  # capacity
+        ],
+        [ones(len(T)), c],
+        usable=allowed(problem, scale_up),
+        gap=gap,
+        budget=budget,
+    )
+
+
+def _reserve(problem: Problem, rules: ReservationRules, scale_up: float) -> Reservations:
+    return reserve(problem, left_s(problem, rules.horizon_s), allowed(problem, scale_up), rules)
 
 
 def left_s(problem: Problem, horizon_s: float) -> Floats:

@@ -1,20 +1,26 @@
 """Minimum mean completion time by a plan over the coming hours: costs to go, integer assignment, virtual queues."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
-from numpy import arange, maximum, ones, ones_like, where
+from numpy import arange, maximum, where
 
 from allocation.decision import Decision
 from allocation.plan.costs_to_go import find_costs_to_go
-from allocation.policies._motley_terms import HOUR_S, LEAST_S, left_s, queues_h, spared_by_staying
+from allocation.policies._motley_terms import (
+    HOUR_S,
+    LEAST_S,
+    assign_beside_reservations,
+    left_s,
+    plain_assignment,
+    queues_h,
+    spared_by_staying,
+)
 from allocation.policies.parameters import Range
-from allocation.policies.plain_programs import all_jobs_sum, each_jobs_sum, solve_integer
 from allocation.problem import Problem
-from allocation.reservations import ReservationRules, Reservations, reserve
+from allocation.reservations import ReservationRules
 from allocation.restart_cost import part_lost_to_restart
-from allocation.solvers.integer_assignment import allowed, assign_with_incumbents, oldest_first
-from allocation.solvers.linear_program import SolverFailed
 from allocation.time_budget import UNLIMITED, TimeBudget
 from allocation.types import Bools, Floats
 
@@ -129,19 +135,8 @@ def motley_plan(
     budget = TimeBudget.of(problem).at_most(time_limit_s)
     values = PlanValues(power, horizon_s, repaid, fairness, rho_max, planned)
     rules = ReservationRules(patience, lease_growth, horizon_s, by_team=fairness > 0)
-    reserved = _reserve(problem, rules, scale_up)
-    fixed, kept = reserved.fixed(problem), reserved.kept
-    gain = _gain(fixed, values, TimeBudget.after(PLANNING * budget.left_s()))
-    try:
-        decision = assign_with_incumbents(
-            fixed, gain, scale_up=scale_up, gap=gap, time_limit_s=budget.left_s(), kept=kept
-        )
-    except SolverFailed as failure:
-        by_plain = plain_program(problem, values, rules, scale_up=scale_up, gap=gap, budget=budget)
-        decision = by_plain.in_place_of(failure)
-    decision = oldest_first(fixed, decision)
-    behind_h = problem.team_backlog_s / HOUR_S if fairness else None
-    return replace(decision, behind_h=behind_h, keeps_s=reserved.keeps_s, kept_for=reserved.kept_for)
+    gain = partial(_gain, x=values, budget=TimeBudget.after(PLANNING * budget.left_s()))
+    return assign_beside_reservations(problem, gain, rules, scale_up=scale_up, gap=gap, budget=budget)
 
 
 @dataclass(frozen=True)
@@ -169,25 +164,8 @@ def plain_program(
     budget: TimeBudget = UNLIMITED,
 ) -> Decision:
     """Solve the integer program above by HiGHS, beside what is reserved, with the same costs to go."""
-    reserved = _reserve(problem, rules, scale_up)
-    fixed = reserved.fixed(problem)
-    T, u, c = problem.rate, problem.usage, problem.capacity - reserved.kept
-    return solve_integer(
-        fixed,
-        _gain(fixed, values, UNLIMITED),
-        [
-            [each_jobs_sum(ones_like(T))],  # one configuration
-            [all_jobs_sum(u, len(T))],  # capacity
-        ],
-        [ones(len(T)), c],
-        usable=allowed(problem, scale_up),
-        gap=gap,
-        budget=budget,
-    )
-
-
-def _reserve(problem: Problem, rules: ReservationRules, scale_up: float) -> Reservations:
-    return reserve(problem, left_s(problem, rules.horizon_s), allowed(problem, scale_up), rules)
+    gain = partial(_gain, x=values, budget=UNLIMITED)
+    return plain_assignment(problem, gain, rules, scale_up=scale_up, gap=gap, budget=budget)
 
 
 def _gain(problem: Problem, x: PlanValues, budget: TimeBudget) -> Floats:

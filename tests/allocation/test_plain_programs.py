@@ -32,6 +32,8 @@ SOLVER = {
     "sia": "assign_with_incumbents",
 }
 """By which function a policy solves."""
+SOLVES = {"motley": "_motley_terms", "motley_plan": "_motley_terms"}
+"""Module that calls it, where it is not the policy's own."""
 
 
 @pytest.fixture(params=SOLVER)
@@ -41,7 +43,7 @@ def broken(request, monkeypatch):
     def fail(*_, **__):
         raise SolverFailed("it stopped.")
 
-    module = sys.modules[f"allocation.policies.{request.param}"]
+    module = sys.modules[f"allocation.policies.{SOLVES.get(request.param, request.param)}"]
     monkeypatch.setattr(module, SOLVER[request.param], fail)
     return request.param
 
