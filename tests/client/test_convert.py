@@ -9,6 +9,8 @@ import yaml
 from jobs_app.submission.conversion import parse_spec
 from motley_client.convert import format_of
 from motley_client.spec import SpecError, read_specs
+from scheduler_app.sweeps.parameters import space_of
+from sweeps.space import Choice, Range
 from tests.motley_command import Motley
 
 SKYPILOT = """
@@ -135,6 +137,46 @@ def test_sizes_are_counted_right(text: str, fields: dict[str, Any]) -> None:
     assert {name: spec.get(name) for name in fields} == fields
 
 
+SEARCH = """
+name: mnist
+entrypoint: python train.py --lr {lr}
+searcher: {name: adaptive_asha, metric: accuracy, smaller_is_better: false, max_trials: 64, max_length: {batches: 2048}}
+hyperparameters:
+  lr: {type: log, minval: -4, maxval: -1}
+  width: {type: categorical, vals: [64, 128]}
+  optimizer: {name: adam, momentum: {type: double, minval: 0.5, maxval: 0.9}}
+  layers: {type: int, minval: 1, maxval: 4}
+"""
+
+
+def test_a_search_of_determined_is_a_sweep_that_motley_takes() -> None:
+    sweep, notes = converted(SEARCH)
+    assert {name: sweep[name] for name in ("method", "metric", "early_terminate", "run_cap", "at_a_time")} == {
+        "method": "random",
+        "metric": {"name": "accuracy", "goal": "maximize"},
+        "early_terminate": {"min_iter": 8, "max_iter": 2048, "eta": 4},
+        "run_cap": 64,
+        "at_a_time": 16,
+    }
+    assert space_of(sweep["parameters"]) == {
+        "lr": Range(1e-4, 1e-1, log=True),
+        "width": Choice((64, 128)),
+        "optimizer.name": Choice(("adam",)),
+        "optimizer.momentum": Range(0.5, 0.9),
+        "layers": Range(1, 4, is_integer=True),
+    }
+    assert any("there is one bracket" in note for note in notes)
+
+
+def test_a_grid_of_determined_has_its_points() -> None:
+    axes = "a: {type: log, minval: -2, maxval: 0, count: 3}, b: {type: int, minval: 1, maxval: 3}, c: 7"
+    sweep, _ = converted(f"entrypoint: a\nsearcher: {{name: grid, metric: loss}}\nhyperparameters: {{{axes}}}")
+    parameters = sweep["parameters"]
+    assert parameters["a"]["values"] == pytest.approx([0.01, 0.1, 1])
+    assert (parameters["b"], parameters["c"]) == ({"values": [1, 2, 3]}, {"value": 7})
+    assert "run_cap" not in sweep
+
+
 def test_variables_of_the_other_system_are_set_from_motleys() -> None:
     assert converted(SKYPILOT)[0]["command"].splitlines()[:3] == [
         'export SKYPILOT_NODE_RANK="$MOTLEY_NODE_RANK"',
@@ -163,7 +205,15 @@ def test_what_is_not_honoured_is_named_with_its_replacement() -> None:
         ("run: a\nresources: {cpus: many}", "is not a number of CPUs"),
         ("type: dev-environment\nide: vscode", "Motley runs tasks"),
         ("type: task\nimage: a", "a job needs a command"),
-        ("entrypoint: a\nsearcher: {name: random, max_trials: 3}", "submit each trial as a job"),
+        ("entrypoint: a\nsearcher: {name: random, max_trials: 3}", "searcher.metric"),
+        ("entrypoint: a\nsearcher: {name: random, metric: loss}", "searcher.max_trials"),
+        ("entrypoint: a\nsearcher: {name: custom, metric: loss}", "searcher.name: 'custom' is none of single, random"),
+        ("entrypoint: a\nsearcher: {name: adaptive_asha, metric: loss, max_trials: 3}", "searcher.max_length"),
+        (
+            "entrypoint: a\nsearcher: {name: grid, metric: a}\nhyperparameters: {b: {type: log, minval: 1, maxval: 2}}",
+            "hyperparameters.b.count",
+        ),
+        ("entrypoint: a\nsearcher: {name: grid, metric: a}\nhyperparameters: {b: {type: int, minval: 1}}", "b.maxval"),
         ("entrypoint: a\nhyperparameters: {lr: {type: log, minval: 1}}", "write its value"),
         ("method: bayes\nparameters: {lr: {min: 0}}", "run_cap"),
         ("method: random\nparameters: {lr: {min: 0}}\nrun_cap: -1", "run_cap"),

@@ -68,3 +68,11 @@ def test_faults_name_the_field(service: Live, motley: Motley, tmp_path: Path) ->
     assert "parameters.lr: min, 1e-05, must be less than max, 1e-09" in motley("sweep", "start", str(path)).stderr
     path.write_text("- a\n- b\n")
     assert "describes no sweep" in motley("sweep", "start", str(path)).stderr
+
+
+def test_each_command_names_the_one_that_takes_the_file(service: Live, motley: Motley, tmp_path: Path) -> None:
+    path = tmp_path / "search.yaml"
+    path.write_text(FILE)
+    assert f"motley sweep start {path}" in motley("submit", str(path)).stderr
+    path.write_text("entrypoint: python train.py\nsearcher: {name: random, metric: loss, max_trials: 3}\n")
+    assert f"motley convert {path}" in motley("sweep", "start", str(path)).stderr

@@ -278,6 +278,8 @@ def _specs_of(context: typer.Context, file: FileArgument, given: dict[str, Any])
     if "sbatch" in context.meta:
         raise SpecError(f"{file.name} is no batch script: its first line must begin with #!. For YAML: motley submit.")
     specs = read_specs(text, file.name)
+    if any({"method", "parameters", "command"} <= spec.keys() for spec in specs):
+        raise SpecError(f"{file.name} describes a sweep: motley sweep start {file.name}.")
     if kind := next(filter(None, map(format_of, specs)), None):
         raise SpecError(f"{file.name} is {kind.name}: `motley convert {file.name}` writes it as a job of Motley.")
     return [merged(_with_whole_path(times_in_words(spec, now()), file.name), fields) for spec in specs]

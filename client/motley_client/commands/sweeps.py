@@ -8,6 +8,7 @@ from motley_client.commands.job_options import FileArgument, text_of
 from motley_client.commands.submit import with_uploaded_code
 from motley_client.completion import TeamOption, sweeps
 from motley_client.configuration import default_team
+from motley_client.convert import determined
 from motley_client.lookup import connect, find_sweep
 from motley_client.spec import SpecError, documents_of
 from motley_client.tables.sweeps import sweep_details, sweeps_table, trials_table
@@ -108,6 +109,8 @@ def _fields(file: FileArgument) -> dict[str, Any]:
     if len(documents) != 1 or not isinstance(documents[0], dict):
         raise SpecError(f"{file.name} describes no sweep: write one field per line, e.g. method: bayes.")
     given = documents[0]
+    if determined.is_experiment(given):
+        raise SpecError(f"{file.name} is a Determined experiment: `motley convert {file.name}` writes it as a sweep.")
     spec = {name: value for name, value in given.items() if name not in (*OF_SWEEP, *IGNORED)}
     team = default_team()
     if team and "team" not in spec:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from motley_client.convert.determined_search import SINGLE, sweep_of
 from motley_client.convert.fields import Fields, Translation, env_of, image_of, number, of_gpus, text_of, whole
 from motley_client.spec import SpecError
 
@@ -22,8 +23,6 @@ REMEDIES = {
     "profiling": "GPU use and progress are measured: motley show JOB",
     "environment.force_pull_image": "",
 }
-SINGLE = "single"
-"""The search with one trial."""
 
 
 def is_experiment(document: Mapping[str, Any]) -> bool:
@@ -31,18 +30,19 @@ def is_experiment(document: Mapping[str, Any]) -> bool:
 
 
 def translated(document: Mapping[str, Any]) -> Translation:
-    """The job of an experiment with one trial; constants among its hyperparameters become variables."""
+    """The job of an experiment with one trial, whose hyperparameters become variables; with several it is a sweep."""
     experiment = Fields(document, REMEDIES)
     notes = ["code that reads its context from Determined's master (det.core, Trial classes) runs on Determined alone"]
-    if (search := experiment.within("searcher").take("name", SINGLE)) != SINGLE:
-        raise SpecError(f"searcher.name: {search}: submit each trial as a job, or an array of them.")
+    searcher, hyperparameters = (experiment.within(name) for name in ("searcher", "hyperparameters"))
     entrypoint = experiment.take("entrypoint")
     is_list = isinstance(entrypoint, list) and entrypoint
     command = [str(word) for word in entrypoint] if is_list else text_of(entrypoint, "entrypoint")
     resources, environment = experiment.within("resources"), experiment.within("environment")
     spec: dict[str, Any] = {"name": str(experiment.take("name", "experiment")), "command": command}
     spec |= of_gpus(whole(resources.take("slots_per_trial", 1), "resources.slots_per_trial", least=0), [], notes)
-    spec |= _environment(environment, experiment.within("hyperparameters").rest(), notes)
+    if is_search := searcher.get("name", SINGLE) != SINGLE:
+        spec |= sweep_of(searcher, hyperparameters.rest(), notes)
+    spec |= _environment(environment, {} if is_search else hyperparameters.rest(), notes)
     if image := environment.take("image"):
         chosen = image.get("cuda") or image.get("gpu") if isinstance(image, Mapping) else image
         spec["image"] = image_of(text_of(chosen, "environment.image.cuda"))

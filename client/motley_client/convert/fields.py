@@ -32,7 +32,13 @@ class Fields:
         self._where = where
 
     def take(self, name: str, default: Any = None) -> Any:
-        value = self._left.pop(name, default)
+        value = self.get(name, default)
+        self._left.pop(name, None)
+        return value
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value, which stays among those that are left."""
+        value = self._left.get(name)
         return default if value is None else value
 
     def within(self, name: str) -> "Fields":
