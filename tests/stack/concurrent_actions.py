@@ -182,13 +182,14 @@ def contend(times: int) -> list[tuple[str, float, float]]:
             asked = timezone.now()
             if not lease.acquire_lease(name, asked):
                 continue
-            begun = timezone.now()
+            begun, until = timezone.now(), asked + SHORT_LEASE
             if turn % 3 == 0:  # now and then it is given back, else it runs out
-                had.append((name, begun.timestamp(), timezone.now().timestamp()))
+                until = min(until, timezone.now())
                 lease.release_lease(name, timezone.now())
             else:
-                had.append((name, begun.timestamp(), (asked + SHORT_LEASE).timestamp()))
                 sleep(SHORT_LEASE.total_seconds() * (turn % 2) * 1.5)
+            if begun < until:  # on a busy machine the answer may come when the lease has run out
+                had.append((name, begun.timestamp(), until.timestamp()))
     return had
 
 
