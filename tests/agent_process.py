@@ -106,9 +106,12 @@ class AgentProcess:
     def supervisors(self) -> list[int]:
         return [pid for pid in others() if str(self.folder).encode() in told(pid, "cmdline")]
 
+    def log(self) -> str:
+        return self._log.read_text()
+
     def last_words(self) -> str:
         """Last line of its log."""
-        return (self._log.read_text().splitlines() or [""])[-1]
+        return (self.log().splitlines() or [""])[-1]
 
     def let_go(self, job: str) -> None:
         (self.folder / "engine" / "jobs" / job / "checkpoints" / "go").touch()

@@ -18,6 +18,7 @@ from cluster_app.errors import NotLentNow
 from cluster_app.models import Node
 from cluster_app.services import drain, resume
 from connections_app.agents.sessions import orders_of
+from connections_app.agents.updates import program_for
 from connections_app.errors import ForkedAgent
 from connections_app.models import Agent, AgentAttempt, EngineProbe
 from engines.agent.codec import decode, encode
@@ -91,6 +92,7 @@ def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
         stops=answer.stops,
         go=[attempt for attempt, row in rows.items() if row.go_at and not row.stop_reason],
         sessions=orders_of(rows.values()) if agent.rights.sessions else (),
+        program=program_for(agent),
         forget=answer.forget,
         may_go=may_go and not rows.keys() - {*answer.forget},
         mark=mark,

@@ -25,6 +25,7 @@ from engines.agent.machine import EmulatedGpus, MachineReports, machine_digest, 
 from engines.agent.messages import VERSION, Joining, Lending
 from engines.agent.network import OwnNetwork
 from engines.agent.program import Program
+from engines.agent.update import Updates
 from engines.attempt_files import read_json, write_json, write_whole
 from engines.linux import own_file
 from engines.local.engine import NO_HOOKS, LocalEngine
@@ -135,6 +136,8 @@ def run(given: argparse.Namespace) -> int:
         pace = UploadRate(pause_s=given.checkpoints_every.total_seconds())
         site = identity.get("site", False)
         network = OwnNetwork(given.address or identity.get("address", ""), identity["url"])
+        program = Program.own()
+        updates = Updates(given.state, connection, program)
         agent = Agent(
             given.state,
             connection,
@@ -143,7 +146,8 @@ def run(given: argparse.Namespace) -> int:
             notice=timedelta(seconds=identity["notice_s"]),
             uploads=CheckpointUploads(given.state, connection, engine, pace),
             network=network,
-            condition=Conditions(Program.own(), asked=_checks(given, identity) if site else None),
+            condition=Conditions(program, asked=_checks(given, identity) if site else None, update_fault=updates.fault),
+            updates=updates,
             site=site,
         )
         return agent.run()

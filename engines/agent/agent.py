@@ -21,6 +21,7 @@ from engines.agent.network import Network
 from engines.agent.program import Program
 from engines.agent.sessions import Sessions
 from engines.agent.transfers import GpuSamples, Transfers
+from engines.agent.update import Updates
 from engines.attempt_files import read_json, sync_folder, write_json
 from engines.lease_file import LeaseFile
 from engines.linux import seconds_since_boot
@@ -49,6 +50,7 @@ class Agent:
         read_gpus: Callable[[NodeReport], Sequence[GpuReading]] | None = None,
         network: Callable[[], Network] | None = None,
         condition: Conditions | None = None,
+        updates: Updates | None = None,
         site: bool = False,
     ) -> None:
         self._connection, self._engine, self._describe, self._notice = connection, engine, describe, notice
@@ -61,6 +63,7 @@ class Agent:
         self._sessions = Sessions(connection, engine)
         self._site = site
         self._condition = condition or Conditions(Program.own())
+        self._updates = updates or Updates(folder, connection, Program.own())
         self._read_gpus = read_gpus or GpuSamples()
         self._woken = threading.Event()
         self._heard = threading.Event()
@@ -115,12 +118,19 @@ class Agent:
             if self._is_final(error):
                 raise
             log.warning("%s", error)
+            self._change_for(error)
         except Unheard as error:
             log.warning("%s", error)
         except Exception:  # of a full disk, or of a driver: it may pass, and the jobs run on until their lease is over
             log.exception("the turn failed")
+        self._updates.watch()
         self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
         return False
+
+    def _change_for(self, error: Refused) -> None:
+        """Change to the program of a service that no longer understands this one: its answers have no order for it."""
+        if self._site and error.code == OTHER_RELEASE:
+            self._updates.change()
 
     def _is_final(self, error: Refused) -> bool:
         """Whether the machine may no longer work; a server of another release is updated while its lease lasts."""
@@ -135,6 +145,7 @@ class Agent:
         self._keep_mark(orders.mark)
         self._lease.renew(asked_at_s, orders.lease.total_seconds())
         self._heard.set()
+        self._updates.heard()
         self._pause_s = orders.pause.total_seconds()
         self._obey(orders)
         return orders.may_go and self._leave.exists()
@@ -167,6 +178,8 @@ class Agent:
 
     def _obey(self, orders: Orders) -> None:
         """Carry out the service's commands, which may be repeated."""
+        if orders.program and self._site:
+            self._updates.change(orders.program)
         self._forget(orders)
         for stop in orders.stops:
             self._engine.stop(stop.attempt, reason=stop.reason, grace=stop.grace)

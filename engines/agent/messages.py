@@ -134,6 +134,8 @@ class Orders:
     go: Sequence[int] = ()
     """Attempts whose gang is ready on all servers: their ranks start. Repeated while they run."""
     sessions: Sequence[SessionOrder] = ()
+    program: str = ""
+    """Digest of the program to which the agent changes; empty: it stays. Repeated until it has said that it has."""
     forget: Sequence[int] = ()
     """Attempts of which the service has everything: their files can be removed."""
     may_go: bool = False
