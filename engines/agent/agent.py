@@ -10,6 +10,7 @@ import signal
 import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from engines.agent.checkpoint_uploads import CheckpointUploads
@@ -118,14 +119,21 @@ class Agent:
             if self._is_final(error):
                 raise
             log.warning("%s", error)
-            self._change_for(error)
+            self._alone(partial(self._change_for, error))
         except Unheard as error:
             log.warning("%s", error)
         except Exception:  # of a full disk, or of a driver: it may pass, and the jobs run on until their lease is over
             log.exception("the turn failed")
-        self._updates.watch()
+        self._alone(self._updates.watch)
         self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
         return False
+
+    def _alone(self, act: Callable[[], None]) -> None:
+        """Do what is no part of a turn: where it fails, as by a full disk, the agent goes on."""
+        try:
+            act()
+        except Exception:
+            log.exception("the program could not be changed")
 
     def _change_for(self, error: Refused) -> None:
         """Change to the program of a service that no longer understands this one: its answers have no order for it."""

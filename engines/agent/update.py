@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NotRequired, TypedDict
+from zipfile import BadZipFile
 
 from engines.agent.connection import Connection, Refused, Unheard
 from engines.agent.program import Program, digest_of, unpack, use
@@ -77,9 +78,10 @@ class Updates:
             folder = self._fetched(digest)
             if folder.name != own:
                 self._change_to(folder)
-        except (BadProgram, Unheard, Refused, OSError) as error:
-            log.error("the program %s cannot be used: %s", digest, error)
-            self._note(digest, fault=f"The program {digest} could not be used: {error}"[:500])
+        except (BadProgram, BadZipFile, Unheard, Refused, OSError) as error:
+            said = f"The program {digest or 'of the service'} could not be used: {error}"[:500]
+            log.error("%s", said)
+            self._note(digest, fault=said)
 
     def heard(self) -> None:
         """Note that the service has answered this program: the change is done."""

@@ -16,6 +16,7 @@ from tests.service.test_servers import GANG_PROGRAM
 
 pytestmark = pytest.mark.xdist_group("servers")
 OLD = "0" * 12
+CHANGES = "the program changes from"
 
 
 @pytest.fixture
@@ -58,12 +59,12 @@ def test_agents_change_to_the_program_of_the_service_while_a_gang_trains(cluster
     wait_for("it trains", lambda: steps() > 5)
     for agent in cluster.servers:
         make_old(agent)
+    wait_for("all change", lambda: all(CHANGES in agent.log() for agent in cluster.servers))
     wait_for("all have changed", lambda: all(one["up_to_date"] for one in client.servers()))
     before = steps()
     wait_for("it goes on", lambda: steps() > before + 20)
     assert len(client.attempts(job)) == 1
     assert {agent.program.resolve().name for agent in cluster.servers} != {OLD}
-    changes = [agent.log().count("the program changes from") for agent in cluster.servers]
-    assert changes == [1, 1, 1]
+    assert [agent.log().count(CHANGES) for agent in cluster.servers] == [1, 1, 1]
     client.cancel(job)
     service.wait_for_state(job, "cancelled")
