@@ -62,7 +62,7 @@ test-slurm:  ## the whole contract of engines on a private Slurm cluster; `make 
 	@./bootstrap.sh test-all
 	MOTLEY_TEST_SLURM=all $(PYTHON) -m pytest -k "slurm" tests/engines $(ARGS)
 
-chaos:  ## a thousand random faults in about an hour on the embedded service, the full stack and Slurm; ARGS="embedded --seed 1 --faults 100"
+chaos:  ## random faults, 340 on each of the embedded service, the full stack, Slurm and servers, in some 90 minutes; ARGS="embedded --seed 1 --faults 100"
 	@./bootstrap.sh test-all
 	$(PYTHON) -m tests.chaos $(ARGS)
 

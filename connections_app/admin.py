@@ -11,9 +11,10 @@ from django.db.models.functions import Concat
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.loader import render_to_string
-from django.urls import URLPattern, path
+from django.urls import URLPattern, path, reverse
 from django.utils import timezone
-from django.utils.safestring import SafeString
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
 
 from audit_app.admin import Audited
 from cluster_app.models import LOCAL_ENGINE, Engine, Node
@@ -149,7 +150,7 @@ class EngineAdmin(Audited, admin.ModelAdmin[Engine]):
 class AgentAdmin(Audited, admin.ModelAdmin[Agent]):
     """Machines that joined; `manage.py jointoken` and REST make their tokens. A row is kept as a record of access."""
 
-    list_display = ("name", "state", "heard_at", "node", "team", "site", "trusted", "joined_at")
+    list_display = ("name", "state", "heard_at", "node", "release", "team", "site", "trusted", "joined_at")
     list_filter = ("site", "trusted", "team")
     search_fields = ("name",)
     fields = (
@@ -157,6 +158,12 @@ class AgentAdmin(Audited, admin.ModelAdmin[Agent]):
         "state",
         "heard_at",
         "node",
+        "release",
+        "program",
+        "python",
+        "found",
+        "checked_at",
+        "update_fault",
         "team",
         "site",
         "trusted",
@@ -183,7 +190,15 @@ class AgentAdmin(Audited, admin.ModelAdmin[Agent]):
 
     @admin.display(description="node")
     def node(self, agent: Agent) -> str:
-        return getattr(agent, "node", None) or "-"
+        """State of its node, with a link to the page that shows what runs there, its GPUs and its checks."""
+        shown = getattr(agent, "node", None)
+        return format_html('<a href="{}">{}</a>', reverse("node", args=[agent.name]), shown) if shown else "-"
+
+    @admin.display(description="checks")
+    def found(self, agent: Agent) -> str:
+        """Its checks, one a line."""
+        lines = ((("in order" if one["passed"] else "TO BE MENDED"), one["said"]) for one in agent.findings)
+        return format_html_join(mark_safe("<br>"), "{}: {}", lines) or "-"
 
     @admin.action(description="Revoke: its jobs stop and are queued", permissions=["change"])
     def revoke(self, request: HttpRequest, agents: QuerySet[Agent]) -> None:

@@ -40,17 +40,24 @@ class FileBlocks:
     """
 
     def __init__(self, opened: OpenedFile, *, start: int = 0, end: int | None = None) -> None:
-        self._descriptor = opened.descriptor
-        self._left = (opened.size if end is None else end) - start
+        self._opened = opened
+        self._start, self._end = start, opened.size if end is None else end
         self._is_open = True
-        os.lseek(self._descriptor, start, os.SEEK_SET)
 
     def __iter__(self) -> Iterator[bytes]:
-        while self._left and (data := os.read(self._descriptor, min(BLOCK_BYTES, self._left))):
-            self._left -= len(data)
+        self._seek()
+        left = self._end - self._start
+        while left and (data := os.read(self._opened.descriptor, min(BLOCK_BYTES, left))):
+            left -= len(data)
             yield data
+
+    def _seek(self) -> None:
+        if self._opened.is_remote:
+            os.write(self._opened.descriptor, f"{self._start} {self._end}\n".encode())
+        else:
+            os.lseek(self._opened.descriptor, self._start, os.SEEK_SET)
 
     def close(self) -> None:
         if self._is_open:
             self._is_open = False
-            os.close(self._descriptor)
+            os.close(self._opened.descriptor)

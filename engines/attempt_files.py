@@ -252,6 +252,15 @@ def write_whole(path: Path, text: str, *, mode: int = 0o600) -> None:
         beside.unlink(missing_ok=True)
 
 
+def sync_folder(folder: Path) -> None:
+    """Have the names in this folder survive a power loss, too: without it, the file of before may be there again."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def reserve_space(*paths: Path) -> None:
     """Reserve space for small files to come: a full disk must not hide how a job ended, or that it is to stop."""
     for path in paths:

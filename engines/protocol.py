@@ -393,6 +393,8 @@ class OpenedFile:
 
     descriptor: int
     size: int
+    is_remote: bool = False
+    """Whether it is a connection to a server, which sends bytes of the file once, when a line `START END` asks."""
 
 
 @dataclass(frozen=True)

@@ -106,6 +106,13 @@ class AgentProcess:
     def supervisors(self) -> list[int]:
         return [pid for pid in others() if str(self.folder).encode() in told(pid, "cmdline")]
 
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def last_words(self) -> str:
+        """Last line of its log."""
+        return (self.log().splitlines() or [""])[-1]
+
     def let_go(self, job: str) -> None:
         (self.folder / "engine" / "jobs" / job / "checkpoints" / "go").touch()
 
@@ -127,8 +134,8 @@ class AgentProcess:
 
 
 @contextmanager
-def an_agent(service: Service, job_user: str) -> Iterator[AgentProcess]:
-    folder = Path(f"/tmp/motley-agent-{secrets.token_hex(4)}")
+def an_agent(service: Service, job_user: str, folder: Path | None = None) -> Iterator[AgentProcess]:
+    folder = folder or Path(f"/tmp/motley-agent-{secrets.token_hex(4)}")
     one = AgentProcess(service, folder, job_user)
     try:
         yield one

@@ -60,10 +60,11 @@ def number_of(node: str) -> int:
 
 
 @contextmanager
-def a_cluster(service: Service, runtime: Path, job_user: str, *, servers: int) -> Iterator[Cluster]:
+def a_cluster(service: Service, runtime: Path, job_user: str, *, servers: int, gpus: int = 2) -> Iterator[Cluster]:
+    """Servers with so many GPUs each: one line typed on each makes it a node."""
     with ExitStack() as stack:
         network = stack.enter_context(a_network(service.port))
         cluster = Cluster(service, network, runtime)
         for _ in range(servers):
-            cluster.add(stack.enter_context(an_agent(service, job_user)))
+            cluster.add(stack.enter_context(an_agent(service, job_user)), gpus=gpus)
         yield cluster

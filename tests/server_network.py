@@ -67,6 +67,14 @@ class ServerNetwork:
         _end(self._relays.pop(number))
 
     def mend(self, number: int) -> None:
+        self._carry(number)
+
+    def reset(self, number: int) -> None:
+        """Cut all connections of the server; new ones are taken at once."""
+        _end(self._relays.pop(number))
+        self._carry(number)
+
+    def _carry(self, number: int) -> None:
         self._start_relay(number, ("127.0.0.1", self._relay_port(number)), ("127.0.0.1", self._port))
 
     def close(self) -> None:
@@ -116,8 +124,7 @@ class Namespaces(ServerNetwork):
         ip("-n", space, "addr", "add", f"{self.address(number)}/24", "dev", "lab0")
         for device in ("lab0", "lo"):
             ip("-n", space, "link", "set", device, "up")
-        service = f"{self._net}.254", RELAY_PORT
-        self._start_relay(number, ("127.0.0.1", RELAY_PORT), service, *self.prefix(number))
+        self._carry(number)
 
     def address(self, number: int) -> str:
         return f"{self._net}.{number}"
@@ -142,6 +149,10 @@ class Namespaces(ServerNetwork):
                 ip("netns", "del", self._space(number), check=False)
                 ip("link", "del", self._link(number), check=False)
         ip("link", "del", self._name, check=False)
+
+    def _carry(self, number: int) -> None:
+        service = f"{self._net}.254", RELAY_PORT
+        self._start_relay(number, ("127.0.0.1", RELAY_PORT), service, *self.prefix(number))
 
     def _space(self, number: int) -> str:
         return f"{self._name}s{number}"

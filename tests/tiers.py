@@ -92,6 +92,7 @@ THOROUGH = (
     "service/test_power_loss",
     "service/test_real_gpus",
     "service/test_servers_ddp",
+    "service/test_servers_update",
     "service/test_slurm_demo",
     "simulation/test_sia_runs",
     "stack/test_stack_backup",

@@ -64,6 +64,7 @@ from motley_client.responses import (
     RoundDetail,
     Scope,
     Secret,
+    Server,
     Storage,
     Sweep,
     Team,
@@ -626,6 +627,14 @@ class Client(Connection):
     def add_server(self, name: str) -> NewServer:
         """Make a join token for a server of the site: its agent joins with it. Administrators only."""
         return cast("NewServer", self._json("POST", "agents", json={"name": name, "site": True}))
+
+    def servers(self) -> Iterator[Server]:
+        """Servers of the site, by name. Administrators see all."""
+        found = cast("Iterator[Server]", self._pages("agents", {}))
+        return (one for one in found if one["site"])
+
+    def server(self, name: str) -> Server:
+        return cast("Server", self._json("GET", url_path("agents", name)))
 
     def cordon(self, name: str, *, reason: str) -> Node:
         """Start no new jobs on the node; running jobs continue. Administrators only."""

@@ -491,6 +491,36 @@ class JobFolder(TypedDict):
 # -- the cluster -------------------------------------------------------------------------------------------------
 
 
+class Finding(TypedDict):
+    """Result of one check of a server."""
+
+    name: str
+    passed: bool
+    said: str
+
+
+class Server(TypedDict):
+    """A machine that may join, or has joined."""
+
+    name: str
+    trusted: bool
+    site: bool
+    team: str | None
+    state: str
+    created_at: str
+    join_expires_at: str
+    joined_at: str | None
+    heard_at: str | None
+    release: str
+    python: str
+    up_to_date: bool | None
+    update_fault: str
+    checked_at: str | None
+    findings: list[Finding]
+    left_at: str | None
+    revoked_at: str | None
+
+
 class NewServer(TypedDict):
     """A machine that may join now."""
 
@@ -503,6 +533,12 @@ class NewServer(TypedDict):
     join_expires_at: str
     joined_at: str | None
     heard_at: str | None
+    release: str
+    python: str
+    up_to_date: bool | None
+    update_fault: str
+    checked_at: str | None
+    findings: list[Finding]
     left_at: str | None
     revoked_at: str | None
     token: str

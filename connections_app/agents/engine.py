@@ -18,6 +18,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from cluster_app.storage import Volunteers
+from connections_app.agents.files import ARCHIVE, archive_of, list_at, open_archive, open_at
 from connections_app.agents.gang_report import RankReport, gang_report
 from connections_app.agents.gangs import STOP_COLUMNS, stop_row
 from connections_app.agents.reports import report_of
@@ -140,10 +141,34 @@ class AgentEngine:
         return read_log(attempt_folder(attempt), stream, rank, offset, limit, over=over)
 
     def list_files(self, job: str, path: str) -> list[JobFile]:
-        raise EngineError("The files of a job on a machine that joined are there: the service cannot reach them.")
+        """Content of a folder on the server of the latest attempt's first rank, with the archive of checkpoints."""
+        at = self._holder_of(job)
+        if at is not None and at.agent.rights.sessions:
+            listed = list_at(at.agent.name, at.attempt, job, path)
+        elif path:
+            raise NoSuchFile
+        else:
+            listed = []
+        archive = archive_of(UUID(job))
+        return listed if path or archive is None else [*listed, archive]
 
     def open_file(self, job: str, path: str) -> OpenedFile:
-        raise NoSuchFile
+        if path == ARCHIVE:
+            return open_archive(UUID(job))
+        at = self._holder_of(job)
+        if at is None or not at.agent.rights.sessions:
+            raise NoSuchFile
+        return open_at(at.agent.name, at.attempt, job, path)
+
+    def _holder_of(self, job: str) -> AgentAttempt | None:
+        """Rank 0 of the job's latest attempt here, while its machine has its files; raises for a silent server."""
+        rows = AgentAttempt.objects.filter(agent__engine__name=self._name, job=UUID(job), rank=0, attempt__gt=0)
+        row = rows.select_related("agent").order_by("-attempt").first()
+        if row is None or row.forgotten or row.delivered_at is None:
+            return None
+        if row.agent.rights.sessions and not is_heard(row.agent):
+            raise EngineError(f"The server {row.agent.name} is not heard: its files are not reached until it is.")
+        return row
 
     def session(self, attempt: int, rank: int) -> SessionCommand:
         row = AgentAttempt.objects.filter(attempt=attempt, rank=rank).select_related("agent").first()

@@ -20,7 +20,7 @@ from engines.supervision.rank import PACKAGE_PARENT, PYTHON
 from jobs_app.models import Attempt
 
 KEY = re.compile(r"[0-9a-f]{32}")
-NAME = re.compile(rf"(-?[0-9]+)\.([0-9]+)\.({KEY.pattern})")
+NAME = re.compile(rf"(-?[0-9]+)\.([0-9]+)\.({KEY.pattern})(\.files)?")
 LEFT_AFTER_S = 2 * WAIT_S
 """A socket that is older is of a process that was killed: nobody waits there any more."""
 
@@ -32,25 +32,31 @@ class Waiting(NamedTuple):
     rank: int
     key: str
     path: Path
+    of_files: bool
 
 
 def listening_command(attempt: int, rank: int) -> SessionCommand:
     """Command of the client's end, which waits for the agent."""
+    return _command("listen", new_socket(attempt, rank))
+
+
+def new_socket(attempt: int, rank: int, *, of_files: bool = False) -> Path:
+    """Path of a socket to come: whoever listens there waits for the agent of the rank."""
     make_folder(_folder())
-    return _command("listen", _folder() / f"{attempt}.{rank}.{secrets.token_hex(16)}")
+    return _folder() / f"{attempt}.{rank}.{secrets.token_hex(16)}{'.files' if of_files else ''}"
 
 
 def orders_of(rows: Collection[AgentAttempt]) -> list[SessionOrder]:
     """The sessions that wait in these ranks."""
     ranks = {(row.attempt, row.rank) for row in rows}
-    return [SessionOrder(one.key, one.attempt) for one in _waiting() if (one.attempt, one.rank) in ranks]
+    return [SessionOrder(one.key, one.attempt, one.of_files) for one in _waiting() if (one.attempt, one.rank) in ranks]
 
 
 class ServerSession:
     """The agent's end of a session, for the server of long requests."""
 
     def __init__(self, agent: Agent, waiting: Waiting) -> None:
-        self._agent, self._attempt = agent, waiting.attempt
+        self._agent, self._waiting = agent, waiting
         self.command = _command("join", waiting.path)
 
     def begin(self, message: str | bytes) -> bytes:
@@ -58,9 +64,10 @@ class ServerSession:
         return b""
 
     def check(self, in_use: bool) -> bool:
-        """Whether the agent is not revoked, and the attempt runs."""
+        """Whether the agent is not revoked, and the attempt runs; a file may be read to its end."""
         is_valid = Agent.objects.filter(pk=self._agent.pk, revoked_at=None).exists()
-        return is_valid and Attempt.objects.live().filter(pk=self._attempt).exists()
+        runs = self._waiting.of_files or Attempt.objects.live().filter(pk=self._waiting.attempt).exists()
+        return is_valid and runs
 
 
 def session_of(agent: Agent, key: str) -> ServerSession | None:
@@ -81,7 +88,7 @@ def _waiting() -> Iterator[Waiting]:
             if _is_left(path):
                 path.unlink(missing_ok=True)
             elif found := NAME.fullmatch(path.name):
-                yield Waiting(int(found[1]), int(found[2]), found[3], path)
+                yield Waiting(int(found[1]), int(found[2]), found[3], path, of_files=found[4] is not None)
 
 
 def _is_left(path: Path) -> bool:

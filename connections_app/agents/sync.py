@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db import transaction
@@ -18,10 +18,11 @@ from cluster_app.errors import NotLentNow
 from cluster_app.models import Node
 from cluster_app.services import drain, resume
 from connections_app.agents.sessions import orders_of
+from connections_app.agents.updates import program_for
 from connections_app.errors import ForkedAgent
 from connections_app.models import Agent, AgentAttempt, EngineProbe
 from engines.agent.codec import decode, encode
-from engines.agent.messages import AttemptNews, Orders, StopCommand, Sync
+from engines.agent.messages import AttemptNews, Condition, Orders, StopCommand, Sync
 from engines.protocol import AttemptReport, Launch, Phase, StopReason
 from jobs_app.models import Attempt, GpuClaim
 from jobs_app.secrets import SecretGone, unseal
@@ -33,6 +34,7 @@ AGENTS_PER_SECOND = 20
 """Messages to which the pauses of all agents are spread."""
 MOST_ANSWERS = 16
 """Marks that are kept of answers of which the agent has shown none: more answers in a row are not lost."""
+MOST_FINDINGS = 20
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 5.0
 OVER = (Phase.ENDED, Phase.LOST)
 REMOTE = Path("at-the-service")
@@ -65,6 +67,7 @@ def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
     """
     agent = Agent.objects.select_for_update().get(pk=agent.pk)
     mark = _follow_marks(agent, told.heard)
+    news_of_server = _news_of_server(told.condition, now) if told.condition is not None else {}
     news_of_gpus = {"gpu_readings": encode(told.gpus), "gpus_read": F("gpus_read") + 1} if told.gpus else {}
     Agent.objects.filter(pk=agent.pk).update(
         told=F("told") + 1,
@@ -73,6 +76,7 @@ def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
         heard=agent.heard,
         answers=agent.answers,
         **news_of_gpus,
+        **news_of_server,
     )
     rows = {row.attempt: row for row in agent.attempts.select_for_update().filter(forgotten=False).order_by("attempt")}
     news = {one.report.attempt: one for one in told.attempts}
@@ -88,10 +92,24 @@ def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
         stops=answer.stops,
         go=[attempt for attempt, row in rows.items() if row.go_at and not row.stop_reason],
         sessions=orders_of(rows.values()) if agent.rights.sessions else (),
+        program=program_for(agent),
         forget=answer.forget,
         may_go=may_go and not rows.keys() - {*answer.forget},
         mark=mark,
     )
+
+
+def _news_of_server(condition: Condition, now: datetime) -> dict[str, Any]:
+    """Columns of the agent; a volunteer's machine may say anything, so that texts are cut."""
+    findings = [replace(one, name=one.name[:20], said=one.said[:500]) for one in condition.findings[:MOST_FINDINGS]]
+    return {
+        "release": condition.release[:40],
+        "program": condition.program[:12],
+        "python": condition.python[:20],
+        "findings": encode(findings),
+        "checked_at": now,
+        "update_fault": condition.update_fault[:500],
+    }
 
 
 def _follow_marks(agent: Agent, heard: str) -> str:

@@ -70,6 +70,22 @@ class Agent(models.Model):
     )
     fault_at = models.DateTimeField(null=True, blank=True, editable=False)
 
+    release = models.CharField(
+        max_length=40, blank=True, editable=False, help_text="Of the program that its agent runs."
+    )
+    program = models.CharField(
+        max_length=12, blank=True, editable=False, help_text="Digest of the program; empty: it runs from sources."
+    )
+    python = models.CharField("Python", max_length=20, blank=True, editable=False)
+    findings = models.JSONField(default=list, blank=True, editable=False, help_text="What it found on its server.")
+    checked_at = models.DateTimeField("last checked", null=True, blank=True, editable=False)
+    update_to = models.CharField(
+        max_length=12, blank=True, editable=False, help_text="Program to which it is told to change; empty: none."
+    )
+    update_fault = models.CharField(
+        max_length=500, blank=True, editable=False, help_text="Why its last change to another program was taken back."
+    )
+
     gpu_readings = models.JSONField(default=list, blank=True, editable=False)
     gpus_read = models.PositiveBigIntegerField(default=0, editable=False, help_text="Messages with readings of GPUs.")
 

@@ -18,10 +18,14 @@ from typing import IO, NotRequired, TypedDict
 
 from engines.agent.agent import Agent, lease_path, leave_path, mark_path
 from engines.agent.checkpoint_uploads import USUAL, CheckpointUploads, UploadRate
+from engines.agent.checks import Asked
+from engines.agent.condition import Conditions
 from engines.agent.connection import Connection, Refused, Unheard, checked_url
 from engines.agent.machine import EmulatedGpus, MachineReports, machine_digest, machine_report
 from engines.agent.messages import VERSION, Joining, Lending
 from engines.agent.network import OwnNetwork
+from engines.agent.program import Program
+from engines.agent.update import Updates
 from engines.attempt_files import read_json, write_json, write_whole
 from engines.linux import own_file
 from engines.local.engine import NO_HOOKS, LocalEngine
@@ -130,7 +134,10 @@ def run(given: argparse.Namespace) -> int:
         gpus = EmulatedGpus.of(identity["gpus"]) if identity["gpus"] else None
         connection = Connection(identity["url"], identity["token"])
         pace = UploadRate(pause_s=given.checkpoints_every.total_seconds())
+        site = identity.get("site", False)
         network = OwnNetwork(given.address or identity.get("address", ""), identity["url"])
+        program = Program.own()
+        updates = Updates(given.state, connection, program)
         agent = Agent(
             given.state,
             connection,
@@ -139,9 +146,17 @@ def run(given: argparse.Namespace) -> int:
             notice=timedelta(seconds=identity["notice_s"]),
             uploads=CheckpointUploads(given.state, connection, engine, pace),
             network=network,
-            site=identity.get("site", False),
+            condition=Conditions(program, asked=_checks(given, identity) if site else None, update_fault=updates.fault),
+            updates=updates,
+            site=site,
         )
         return agent.run()
+
+
+def _checks(given: argparse.Namespace, identity: Identity) -> Asked:
+    """What is checked of a server while it runs."""
+    address = given.address or identity.get("address", "")
+    return Asked(identity["url"], address, given.job_user, identity["gpus"], given.state, Program.own().prefix)
 
 
 def leave(given: argparse.Namespace) -> int:

@@ -10,16 +10,20 @@ import signal
 import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from engines.agent.checkpoint_uploads import CheckpointUploads
+from engines.agent.condition import Conditions
 from engines.agent.connection import CONFLICT, FORKED, OTHER_RELEASE, UNAUTHORIZED, Connection, Refused, Unheard
 from engines.agent.machine import machine_digest
 from engines.agent.messages import VERSION, AttemptNews, Orders, Sync
 from engines.agent.network import Network
+from engines.agent.program import Program
 from engines.agent.sessions import Sessions
 from engines.agent.transfers import GpuSamples, Transfers
-from engines.attempt_files import read_json, write_json
+from engines.agent.update import Updates
+from engines.attempt_files import read_json, sync_folder, write_json
 from engines.lease_file import LeaseFile
 from engines.linux import seconds_since_boot
 from engines.local.engine import LocalEngine
@@ -46,6 +50,8 @@ class Agent:
         uploads: CheckpointUploads | None = None,
         read_gpus: Callable[[NodeReport], Sequence[GpuReading]] | None = None,
         network: Callable[[], Network] | None = None,
+        condition: Conditions | None = None,
+        updates: Updates | None = None,
         site: bool = False,
     ) -> None:
         self._connection, self._engine, self._describe, self._notice = connection, engine, describe, notice
@@ -57,6 +63,8 @@ class Agent:
         )
         self._sessions = Sessions(connection, engine)
         self._site = site
+        self._condition = condition or Conditions(Program.own())
+        self._updates = updates or Updates(folder, connection, Program.own())
         self._read_gpus = read_gpus or GpuSamples()
         self._woken = threading.Event()
         self._heard = threading.Event()
@@ -75,6 +83,7 @@ class Agent:
         self._uploads.clear_away()
         for work in (self._transfers.run, self._uploads.run):
             threading.Thread(target=self._once_heard, args=(work, stopped), daemon=True).start()
+        threading.Thread(target=self._condition.run, args=(stopped,), daemon=True).start()
         try:
             while not self._ended.is_set() and not self.turn():
                 self._woken.wait(self._pause_s)
@@ -110,12 +119,26 @@ class Agent:
             if self._is_final(error):
                 raise
             log.warning("%s", error)
+            self._alone(partial(self._change_for, error))
         except Unheard as error:
             log.warning("%s", error)
         except Exception:  # of a full disk, or of a driver: it may pass, and the jobs run on until their lease is over
             log.exception("the turn failed")
+        self._alone(self._updates.watch)
         self._pause_s = min(2 * self._pause_s, LONGEST_PAUSE_S)
         return False
+
+    def _alone(self, act: Callable[[], None]) -> None:
+        """Do what is no part of a turn: where it fails, as by a full disk, the agent goes on."""
+        try:
+            act()
+        except Exception:
+            log.exception("the program could not be changed")
+
+    def _change_for(self, error: Refused) -> None:
+        """Change to the program of a service that no longer understands this one: its answers have no order for it."""
+        if self._site and error.code == OTHER_RELEASE:
+            self._updates.change()
 
     def _is_final(self, error: Refused) -> bool:
         """Whether the machine may no longer work; a server of another release is updated while its lease lasts."""
@@ -127,12 +150,18 @@ class Agent:
         self._watch_notice()
         asked_at_s = seconds_since_boot()
         orders = self._connection.sync(self._news())
-        write_json(self._mark, orders.mark)
+        self._keep_mark(orders.mark)
         self._lease.renew(asked_at_s, orders.lease.total_seconds())
         self._heard.set()
+        self._updates.heard()
         self._pause_s = orders.pause.total_seconds()
         self._obey(orders)
         return orders.may_go and self._leave.exists()
+
+    def _keep_mark(self, mark: str) -> None:
+        """Store the mark before it is shown: with an older one after a power loss, we would pass for a copy of us."""
+        write_json(self._mark, mark)
+        sync_folder(self._mark.parent)
 
     def _news(self) -> Sync:
         fetching = self._transfers.fetching
@@ -146,6 +175,7 @@ class Agent:
             attempts=[*map(self._news_of, self._engine.poll(known)), *waiting],
             leaving=self._leaving(),
             gpus=self._read_gpus(node),
+            condition=self._condition(node),
             heard=read_json(self._mark) or "",
         )
 
@@ -156,6 +186,8 @@ class Agent:
 
     def _obey(self, orders: Orders) -> None:
         """Carry out the service's commands, which may be repeated."""
+        if orders.program and self._site:
+            self._updates.change(orders.program)
         self._forget(orders)
         for stop in orders.stops:
             self._engine.stop(stop.attempt, reason=stop.reason, grace=stop.grace)

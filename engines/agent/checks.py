@@ -18,6 +18,7 @@ from engines.agent.machine import EmulatedGpus
 from engines.agent.network import interfaces, is_loopback, source_address
 from engines.attempt_files import read_json
 from engines.nvml import this_machine
+from engines.protocol import NodeReport
 
 LEAST_FREE_GIB = 5.0
 MOST_CLOCK_S = 60.0
@@ -73,7 +74,11 @@ class Check(TypedDict):
 
 def facts_of(asked: Asked) -> Facts:
     """Look at this machine, and ask the service for its time. Nothing is written."""
-    found = this_machine() if not asked.emulated else None
+    return facts_with(this_machine() if not asked.emulated else None, asked)
+
+
+def facts_with(found: NodeReport | None, asked: Asked) -> Facts:
+    """The facts with these GPUs of the driver."""
     no_answer, clock_s = _clock_against(asked.url)
     return Facts(
         gpu_type=found.gpu_type if found is not None else asked.emulated.partition(":")[0],

@@ -16,6 +16,7 @@ from engines.agent.websocket import WebSocket
 
 Answer = TypeVar("Answer")
 TIMEOUT_S = 20.0
+API = "/api/v1/agent"
 LONG_TIMEOUT_S = 600.0
 """For files."""
 PIECE_BYTES = 1 << 20
@@ -72,7 +73,7 @@ class Connection:
     """Requests with a token to the routes below `/api/v1/agent/`."""
 
     def __init__(self, url: str, token: str) -> None:
-        self._base = f"{checked_url(url)}/api/v1/agent"
+        self._base = checked_url(url) + API
         self._token = token
 
     def join(self, joining: Joining) -> Joined:
@@ -106,6 +107,17 @@ class Connection:
             if answer.length:  # bytes that are still to come
                 raise Unheard(f"The {what} of attempt {attempt} were cut short: {answer.length} bytes are missing.")
         beside.replace(path)
+
+    def fetch_program(self, path: Path) -> None:
+        """Store the program of the agent that the service serves in a file."""
+        address = f"{self._base.removesuffix(API)}/agent/motley-agent.pyz"
+        try:
+            with _opener.open(address, timeout=LONG_TIMEOUT_S) as answer:
+                path.write_bytes(_read(answer))
+        except urllib.error.HTTPError as error:
+            raise _refusal(error) from error
+        except NOT_HEARD as error:
+            raise _unheard(error) from error
 
     def websocket(self, path: str) -> WebSocket:
         """Open a WebSocket; raises `NoWebSocket`, `OSError` and `HTTPException`."""

@@ -6,7 +6,6 @@ already it updates the agent: the jobs run on meanwhile.
 """
 
 import argparse
-import hashlib
 import json
 import os
 import shlex
@@ -14,12 +13,12 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from zipfile import ZipFile
 
 from engines.accounts import ensure_account
 from engines.agent.__main__ import join_token
 from engines.agent.checks import Asked, Check, checks_of, facts_of, host_name
 from engines.agent.connection import checked_url
+from engines.agent.program import unpack, use
 from engines.protocol import EngineError
 
 PREFIX, STATE, UNIT = (
@@ -88,7 +87,7 @@ def _tell(checks: Sequence[Check]) -> None:
 
 def _update(given: argparse.Namespace) -> int:
     """Put this release in the place of the agent's; what `join` stored stays."""
-    folder = unpack(Path(sys.argv[0]), given.prefix)
+    folder = use(unpack(Path(sys.argv[0]), given.prefix))
     code = _start(folder, _running(given))
     if code == 0:
         print("The agent is updated.")  # noqa: T201
@@ -103,7 +102,7 @@ def _running(given: argparse.Namespace) -> list[str]:
 def _install(given: argparse.Namespace) -> int:
     if os.geteuid() == 0:
         ensure_account(given.job_user)
-    folder = unpack(Path(sys.argv[0]), given.prefix)
+    folder = use(unpack(Path(sys.argv[0]), given.prefix))
     state = ["--state", str(given.state)]
     jobs_as = ["--job-user", given.job_user, "--create-accounts"] if os.geteuid() == 0 else []
     named = [("--address", given.address), ("--gpus", given.gpus), ("--job-path", given.job_path)]
@@ -114,19 +113,6 @@ def _install(given: argparse.Namespace) -> int:
     if (code := subprocess.run(join, cwd=folder, check=False).returncode) != 0:  # noqa: S603 - our own program
         return code
     return _start(folder, _running(given))
-
-
-def unpack(archive: Path, prefix: Path) -> Path:
-    """Unpack the archive into a folder that its content names; returns `current`, a link to it."""
-    digest = hashlib.sha256(archive.read_bytes()).hexdigest()[:12]
-    folder, current, beside = prefix / digest, prefix / "current", prefix / ".current"
-    folder.mkdir(parents=True, exist_ok=True)
-    with ZipFile(archive) as packed:
-        packed.extractall(folder)
-    beside.unlink(missing_ok=True)
-    beside.symlink_to(folder)
-    beside.replace(current)
-    return current
 
 
 def _start(folder: Path, command: Sequence[str]) -> int:

@@ -62,6 +62,28 @@ class AttemptNews:
 
 
 @dataclass(frozen=True)
+class Finding:
+    """Result of one check of a server, with the remedy of what is wrong."""
+
+    name: str
+    passed: bool
+    said: str
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Program of the agent, and what it found on its server."""
+
+    release: str
+    program: str
+    """Digest of the program; empty: it runs from sources."""
+    python: str
+    findings: Sequence[Finding] = ()
+    update_fault: str = ""
+    """Why the last change to another program was taken back; empty: none was."""
+
+
+@dataclass(frozen=True)
 class Sync:
     """Message of the agent to the service, sent about every second."""
 
@@ -73,6 +95,8 @@ class Sync:
     """The owner has the machine back: its notice. None: it stays."""
     gpus: Sequence[GpuReading] = ()
     """Readings since the last message; `gpu` is the index of the GPU in the machine."""
+    condition: Condition | None = None
+    """None: nothing new is known of it."""
     heard: str = ""
     """Mark of the last answer that the agent has stored. A copy of the machine cannot have those of later answers."""
 
@@ -92,6 +116,8 @@ class SessionOrder:
 
     key: str
     attempt: int
+    of_files: bool = False
+    """Whether the service asks for files of the attempt's job (`engines.agent.files`), and nothing is run."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +134,8 @@ class Orders:
     go: Sequence[int] = ()
     """Attempts whose gang is ready on all servers: their ranks start. Repeated while they run."""
     sessions: Sequence[SessionOrder] = ()
+    program: str = ""
+    """Digest of the program to which the agent changes; empty: it stays. Repeated until it has said that it has."""
     forget: Sequence[int] = ()
     """Attempts of which the service has everything: their files can be removed."""
     may_go: bool = False

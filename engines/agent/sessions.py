@@ -1,4 +1,7 @@
-"""Sessions in ranks of this server: each has a WebSocket that the agent opens, and the process that enters the rank."""
+"""Sessions in ranks of this server: each has a WebSocket that the agent opens, and the process that enters the rank.
+
+Files of jobs are read over such a WebSocket, too, without a process.
+"""
 
 import logging
 import subprocess
@@ -7,6 +10,7 @@ from contextlib import suppress
 from http.client import HTTPException
 
 from engines.agent.connection import Connection
+from engines.agent.files import serve_files
 from engines.agent.messages import SessionOrder
 from engines.agent.websocket import NoWebSocket, WebSocket
 from engines.local.engine import LocalEngine
@@ -45,7 +49,10 @@ class Sessions:
             return
         try:
             websocket.send(b"")
-            self._serve(order.attempt, websocket)
+            if order.of_files:
+                serve_files(self._engine, websocket)
+            else:
+                self._serve(order.attempt, websocket)
         except Exception:
             log.exception("a session in attempt %s failed", order.attempt)
         finally:

@@ -28,7 +28,7 @@ def main() -> None:
     relay(connection)
 
 
-def listened(path: Path) -> socket.socket:
+def listened(path: Path, *, wait_s: float = WAIT_S) -> socket.socket:
     """The one connection to a new socket; raises `OSError` if there is none within a while."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         beside = path.with_name(f".{path.name[-16:]}")
@@ -36,7 +36,7 @@ def listened(path: Path) -> socket.socket:
             listener.bind(address)
         try:
             listener.listen(1)
-            listener.settimeout(WAIT_S)
+            listener.settimeout(wait_s)
             os.rename(beside, path)  # noqa: PTH104 - whoever finds the name can connect
             connection, _ = listener.accept()
         finally:

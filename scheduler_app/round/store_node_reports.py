@@ -22,6 +22,7 @@ from cluster_app.models import FOREIGN_USE
 from cluster_app.models import Engine as EngineRow
 from connections_app.agents.engine import JoinedMachines
 from connections_app.agents.gangs import gangs_to_advance, steps_of, take_step
+from connections_app.agents.updates import server_to_update, tell_to_update
 from connections_app.engine_registry import registered_engines
 from engines.protocol import Engine, EngineError, NodeReport
 from scheduler_app.round.attempt_reports import hear_attempts
@@ -40,6 +41,7 @@ def hear_engines(fence: Fence, now: datetime) -> dict[str, Inventory]:
     alone = [(row, _hear(fence, row, engine, now)) for row, engine in due if not row.has_agents]
     if any(row.kind == EngineRow.Kind.SERVERS for row in joined):
         advance_gangs(fence, now)
+        advance_servers_update(fence)
     heard = {row.name: conditions for row, conditions in alone if conditions is not None}
     return heard | (_hear_joined(fence, joined, now) if joined else {})
 
@@ -106,6 +108,18 @@ def advance_gangs(fence: Fence, now: datetime) -> None:
             raise
         except Exception:
             log.exception("the gang of attempt %s could not be started or ended", attempt)
+
+
+def advance_servers_update(fence: Fence) -> None:
+    """Have the next server change to the program of this service, if one is due."""
+    try:
+        if (server := server_to_update()) is not None:
+            with fence.transaction():
+                tell_to_update(server)
+    except OF_NO_ITEM:
+        raise
+    except Exception:
+        log.exception("the agents of servers could not be updated")
 
 
 def _note_answers(rows: Sequence[EngineRow], nodes: Mapping[str, Sequence[NodeReport]], now: datetime) -> None:

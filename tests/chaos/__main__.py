@@ -11,11 +11,12 @@ from pathlib import Path
 
 from tests.chaos.campaign import Campaign
 from tests.chaos.embedded import embedded
+from tests.chaos.servers import on_servers
 from tests.chaos.slurm import over_slurm
 from tests.chaos.stack import full_stack
 from tests.chaos.watch import say
 
-SETTINGS = {"embedded": embedded, "stack": full_stack, "slurm": over_slurm}
+SETTINGS = {"embedded": embedded, "stack": full_stack, "slurm": over_slurm, "servers": on_servers}
 
 
 def main() -> None:

@@ -110,6 +110,14 @@ class Campaign:
             left["unaccounted attempts"] = lambda: self.service.python(FROM_ROWS.format("unaccounted_attempts"))
         return left
 
+    def place_of_ledgers(self, name: str) -> dict[str, Any]:
+        """Part of the specification of a job: where it notes its steps, if not among its checkpoints."""
+        return {}
+
+    def ledgers(self, job: Any) -> list[Path]:
+        """The notes of its ranks."""
+        return sorted((self.root / "jobs" / job["id"] / "checkpoints").glob("ledger.*"))
+
     def evidence(self) -> list[Path]:
         """Files and folders that tell what happened."""
         return [self.root]
@@ -253,8 +261,9 @@ class Campaign:
         for _ in range(UNFINISHED - len(self._unfinished())):
             shape = self.random.choice(self.shapes)
             name = f"job-{len(self.jobs)}"
-            submit = lambda name=name, shape=shape: self.service.submit(  # noqa: E731
-                COMMAND, name=name, idempotency_key=name, retries=self.retries, time_limit=f"{TIME_LIMIT_S}s", **shape
+            spec = {"retries": self.retries, "time_limit": f"{TIME_LIMIT_S}s", **shape, **self.place_of_ledgers(name)}
+            submit = lambda name=name, spec=spec: self.service.submit(  # noqa: E731
+                COMMAND, name=name, idempotency_key=name, **spec
             )
             self.jobs.append(self.insist(submit))
 

@@ -51,8 +51,8 @@ def _unsettled(campaign: "Campaign") -> Iterator[str]:
 
 def _wrong_ledgers(campaign: "Campaign") -> Iterator[str]:
     for job in campaign.jobs:
-        ledgers = sorted((campaign.root / "jobs" / job / "checkpoints").glob("ledger.*"))
         shown = campaign.service.client.job(job)
+        ledgers = campaign.ledgers(shown)
         done = shown["state"] == "succeeded"
         for path in ledgers:
             to_the_end = done and int(path.suffix[1:]) < len(shown["attempts"][-1]["nodes"])

@@ -1,4 +1,7 @@
-"""The job of a campaign: it notes each of its steps, so that a step that is left out or done by two at once is seen."""
+"""The job of a campaign: it notes each of its steps, so that a step that is left out or done by two at once is seen.
+
+The notes are among its checkpoints, or in the folder LEDGER, which several machines share.
+"""
 
 from itertools import pairwise
 from pathlib import Path
@@ -8,7 +11,8 @@ PROGRAM = """\
 import os, signal, sys, time
 # ledger-of-steps
 steps, step_s = int(sys.argv[1]), float(sys.argv[2])
-place = os.environ["MOTLEY_CHECKPOINT_DIR"] + "/{}." + os.environ["MOTLEY_NODE_RANK"]
+place = os.environ.get("LEDGER") or os.environ["MOTLEY_CHECKPOINT_DIR"]
+place += "/{}." + os.environ["MOTLEY_NODE_RANK"]
 stops = []
 signal.signal(signal.SIGTERM, lambda *_: stops.append(1))
 path = place.format("step")

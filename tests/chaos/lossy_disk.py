@@ -2,10 +2,13 @@
 
 import fcntl
 import os
+import shutil
 import struct
 import subprocess
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from tests.private_servers import private_folder
@@ -16,6 +19,9 @@ WITHOUT_JOURNAL = struct.pack("=I", 2)
 """EXT4_GOING_FLAGS_NOLOGFLUSH."""
 OPTIONS = "loop,commit=60"
 """Nothing is committed by the journal's own clock in the time between two faults."""
+
+MARGIN_BYTES = 1 << 20
+"""What is written by hand when the rest of a disk has been taken at once."""
 
 
 class LossyDisk:
@@ -42,6 +48,44 @@ class LossyDisk:
         subprocess.run(["cp", "--sparse=always", str(self.image), str(copy)], check=True)
         copy.replace(self.image)
         self.mount()
+
+
+class DiskFiller:
+    """Takes all space of a disk for a while, one at a time."""
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._done = threading.Event()
+
+    @property
+    def is_at_work(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def begin(self, folder: Path, seconds: float) -> bool:
+        if self.is_at_work:
+            return False
+        self._done.clear()
+        self._thread = threading.Thread(target=self._fill, args=(folder / "filler", seconds), daemon=True)
+        self._thread.start()
+        return True
+
+    def end(self) -> None:
+        self._done.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _fill(self, path: Path, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        with path.open("wb", buffering=0) as file:
+            with suppress(OSError):
+                os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(path.parent).free - MARGIN_BYTES)
+            file.seek(0, os.SEEK_END)
+            while time.monotonic() < until and not self._done.is_set():
+                try:
+                    file.write(bytes(2**12))
+                except OSError:
+                    time.sleep(0.05)
+        path.unlink()
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +26,8 @@ class Struck(NamedTuple):
 class Strikes:
     """Files in a folder beside the service, by which its processes are told. One fault at a time is armed."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, modules: Collection[str] = MODULES) -> None:
+        self._modules = sorted(modules)
         self._armed, self._struck, self._clock = folder / "strike", folder / "strike.struck", folder / "clock"
         self.environment = {
             "PYTHONPATH": str(FOLDER),
@@ -41,7 +43,7 @@ class Strikes:
         self.ahead_s = ahead_s
 
     def arm(self, kind: str, rng: random.Random) -> None:
-        module = FAILING if kind == "fails" else rng.choice(sorted(MODULES))
+        module = FAILING if kind == "fails" else rng.choice(self._modules)
         fault = {
             "kind": kind,
             "module": module,

@@ -9,11 +9,13 @@ from engines.slurm.private_cluster import missing_programs
 from tests.chaos.embedded import embedded
 from tests.chaos.ledger import STEPS, ledger_fault
 from tests.chaos.rows import fault_of_history
+from tests.chaos.servers import on_servers
 from tests.chaos.slurm import over_slurm
 from tests.chaos.stack import full_stack
 
 FAULTS = 12
 FAULTS_OVER_SLURM = 6
+FAULTS_ON_SERVERS = 12
 without_slurm = pytest.mark.skipif(
     bool(missing_programs()) and os.environ.get("CI") != "true", reason="Slurm is not installed: see bootstrap.sh"
 )
@@ -29,6 +31,12 @@ def test_the_embedded_service_keeps_its_promises(runtime: Path) -> None:
 def test_the_full_stack_keeps_its_promises(runtime: Path) -> None:
     with full_stack(2) as campaign:
         assert campaign.run(FAULTS) == []
+
+
+@pytest.mark.xdist_group("servers")
+def test_servers_keep_their_promises(runtime: Path) -> None:
+    with on_servers(1) as campaign:
+        assert campaign.run(FAULTS_ON_SERVERS) == []
 
 
 @without_slurm

@@ -1,5 +1,6 @@
 """Watch of the processes of jobs: two attempts of a rank, or two jobs on a GPU, are never alive at once."""
 
+import re
 import threading
 import time
 from collections import defaultdict
@@ -12,6 +13,8 @@ from tests.chaos.ledger import MARK
 from tests.deployment import others, told
 
 POLL_S = 0.2
+SERVER = re.compile(r"/(gpu[0-9]+)/engine/")
+"""In the path of a checkpoint folder on a server of the site: each has a folder of its own."""
 STILL_THERE_S = 0.5
 """A process that was sent SIGKILL is seen for a moment: only what is alive after this time is taken for a violation."""
 
@@ -71,6 +74,8 @@ def job_processes(root: str) -> Iterator[Running]:
 
 def node_of(env: Mapping[str, str]) -> str:
     """Emulated nodes are told by their GPU type: a type that has several nodes is used by gangs over all of them."""
+    if server := SERVER.search(env["MOTLEY_CHECKPOINT_DIR"]):
+        return server[1]
     return env.get("SLURMD_NODENAME") or f"{env['MOTLEY_GPU_TYPE']}-{env['MOTLEY_NODE_RANK']}"
 
 

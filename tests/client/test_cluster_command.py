@@ -5,9 +5,11 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
+from django.utils import timezone
 
 from accounting_app.models import DailyUsage, TeamMonth
-from cluster_app.models import GpuType, Storage
+from cluster_app.models import Engine, GpuType, Storage
+from connections_app.models import Agent
 from jobs_app.models import Budget, TeamQuota, Throughput
 from simulation.traces.motley_csv import read_motley_csv
 from tests.live_service import Live
@@ -29,6 +31,22 @@ def test_nodes_are_cordoned_drained_and_resumed(service: Live, staff: Motley) ->
 
 def test_an_empty_node_is_drained_at_once(service: Live, staff: Motley) -> None:
     assert staff("drain", "n1", "-r", "new fan", "--wait").stdout.splitlines()[-1] == "n1: draining, empty"
+
+
+def test_servers_are_listed_and_shown_with_what_is_to_be_mended(service: Live, motley: Motley, staff: Motley) -> None:
+    now, local = timezone.now(), Engine.objects.get(name="local")
+    findings = [{"name": "disk", "passed": False, "said": "1 GiB are free: free some."}]
+    joined = {"digest": "n1", "join_digest": "n1", "join_expires_at": now, "joined_at": now, "heard_at": now}
+    of_site = {"site": True, "join_trusted": True, "trusted": True, "engine": local}
+    Agent.objects.create(name="n1", **joined, **of_site, release="0.1.9", program="0" * 12, findings=findings)
+    (_, row) = staff("server", "list").stdout.splitlines()
+    assert row.split()[:2] + row.split()[3:] == ["n1", "connected", "0.1.9", "(old)", "ready", "4", "0", "disk"]
+    shown = staff("server", "show", "n1").stdout
+    assert "4 of 4 a100 are free" in shown
+    assert "FAIL  1 GiB are free: free some." in shown
+    assert staff("server", "drain", "n1", "-r", "new fan").stdout.startswith("n1: drain")
+    assert staff("server", "resume", "n1").stdout == "n1: ready\n"
+    assert motley("server", "show", "n1").exit_code == 4
 
 
 def test_what_takes_a_node_away_needs_a_reason_and_an_administrator(motley: Motley, staff: Motley) -> None:

@@ -35,6 +35,7 @@ OTHER_NAMES = {
     "QueueOutlook": "OutlookAnswer",
     "RecipeDetail": "RecipeInFull",
     "RoundDetail": "RoundInFull",
+    "Server": "AgentAnswer",
     "TeamStarts": "StartsAnswer",
     "Usage": "UsageRow",
     "UsageReport": "UsageAnswer",

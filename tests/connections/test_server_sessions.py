@@ -1,16 +1,22 @@
 """Sessions in ranks on servers: the sockets at which clients wait, and keys of agents."""
 
+import os
 import socket
 import threading
+from datetime import timedelta
 from pathlib import Path
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
+from django.utils import timezone
 from pytest_django import Settings
 
 from connections_app.agents import sessions
+from connections_app.agents.engine import AgentEngine
 from connections_app.agents.sessions import listening_command, orders_of, session_of
+from connections_app.agents.uploads import checkpoints_of
 from connections_app.models import AgentAttempt
+from engines.protocol import EngineError, NoSuchFile
 from engines.sessions.meeting import joined, listened
 from tests.connections.test_gang_rows import server
 from tests.deployment import wait_for
@@ -32,6 +38,31 @@ def test_the_socket_of_a_listener_that_was_killed_is_removed(folder: Path, monke
     monkeypatch.setattr(sessions, "LEFT_AFTER_S", -1.0)
     assert orders_of([row]) == []
     assert [*folder.iterdir()] == []
+
+
+@pytest.mark.django_db
+def test_what_was_saved_is_read_when_the_server_has_forgotten_the_job(folder: Path) -> None:
+    job = uuid4()
+    AgentAttempt.objects.create(agent=server("gpu1"), attempt=7, job=job, forgotten=True)
+    engine = AgentEngine("servers")
+    assert engine.list_files(str(job), "") == []
+    checkpoints_of(job).parent.mkdir(parents=True)
+    checkpoints_of(job).write_bytes(b"packed")
+    (listed,) = engine.list_files(str(job), "")
+    assert (listed.name, listed.size, listed.is_file) == ("checkpoints.tar.gz", 6, True)
+    with os.fdopen(engine.open_file(str(job), listed.name).descriptor, "rb") as file:
+        assert file.read() == b"packed"
+    with pytest.raises(NoSuchFile):
+        engine.list_files(str(job), "work")
+
+
+@pytest.mark.django_db
+def test_files_on_a_server_that_is_not_heard_are_not_waited_for(folder: Path) -> None:
+    job, now = uuid4(), timezone.now()
+    silent = server("gpu1", heard_at=now - timedelta(hours=1))
+    AgentAttempt.objects.create(agent=silent, attempt=7, job=job, delivered_at=now)
+    with pytest.raises(EngineError, match="The server gpu1 is not heard"):
+        AgentEngine("servers").list_files(str(job), "")
 
 
 @pytest.mark.django_db

@@ -91,3 +91,27 @@ def test_the_state_of_a_machine_that_has_not_joined(db: None) -> None:
     agent = Agent.objects.create(name="desk", join_digest="1", join_expires_at=now)
     assert agent.state_at(now) == "expired"
     assert agent.state_at(now - timedelta(seconds=1)) == "invited"
+
+
+def test_the_page_of_a_server_shows_its_agent_and_what_is_to_be_mended(staff: User, member: User, web) -> None:
+    findings = [
+        {"name": "clock", "passed": True, "said": "The clock is 0 s behind the service."},
+        {"name": "disk", "passed": False, "said": "1 GiB are free: free some."},
+    ]
+    facts = {"site": True, "join_trusted": True, "trusted": True, "release": "0.1.9", "program": "0123456789ab"}
+    machine("gpu7", None, **facts, python="3.11.2", findings=findings, checked_at=timezone.now())
+    page = web(staff).get(reverse("node", args=["gpu7"])).content.decode()
+    shown = " ".join(page.partition('id="server"')[2].partition("</section>")[0].split())
+    for words in (
+        "connected",
+        "0.1.9",
+        "Python 3.11.2",
+        "The service has another one",
+        "1 GiB are free",
+        "to be mended",
+    ):
+        assert words in shown
+    assert reverse("act-on-node", args=["gpu7", "drain"]) in page
+    assert 'id="server"' not in web(member).get(reverse("node", args=["gpu7"])).content.decode()
+    listed = web(staff).get(reverse("admin:connections_app_agent_changelist")).content.decode()
+    assert reverse("node", args=["gpu7"]) in listed

@@ -109,6 +109,7 @@ ROUTES: dict[str, Row] = {
     "GET /api/v1/sweeps/{id}/trials": OWN_TEAM,
     "GET /api/v1/agents": for_all(),
     "POST /api/v1/agents": for_staff(body={"name": "desk"}, done=201),
+    "GET /api/v1/agents/{name}": Row(job=403, stranger=404, reader=404, member=404, clerk=404, staff=200),
     "DELETE /api/v1/agents/{name}": for_staff(done=204),
     "GET /api/v1/announcements": for_all(),
     "GET /api/v1/engines": for_all(),

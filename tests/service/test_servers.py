@@ -9,10 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from engines.supervision.processes import kill
-from motley_client.errors import MotleyError
+from motley_client.errors import MotleyError, NotFound
 from tests.agent_process import an_agent
 from tests.deployment import PATIENCE_S, wait_for
 from tests.motley_command import Motley
@@ -120,6 +121,23 @@ def test_a_session_opens_in_a_rank_on_another_server(cluster: Cluster, ledger: P
     session = command.start("exec", "--rank", "1", training.job, "--", "sh", "-c", asks, stdin=subprocess.PIPE)
     out, errors = session.communicate(bytes(300_000), timeout=PATIENCE_S)
     assert (session.returncode, out) == (3, b"rank 1 of 2\n300000\n"), errors
+    files_are_read_while_it_runs(cluster, training)
+
+
+def files_are_read_while_it_runs(cluster: Cluster, training: Training) -> None:
+    """Those of rank 0, whole and in part, by the connections that its agent opens."""
+    client = cluster.service.client
+    assert {one["name"] for one in client.files(training.job)["files"]} >= {"work", "checkpoints"}
+    saved = next(one for one in client.files(training.job, "checkpoints")["files"] if one["name"] == "step")
+    assert (saved["kind"], saved["size"] > 0) == ("file", True)
+    whole = b"".join(client.file(training.job, "checkpoints/step"))
+    assert whole.decode().isdigit()
+    address = f"{cluster.service.url}/api/v1/jobs/{training.job}/files/content"
+    asked = {"Authorization": f"Bearer {cluster.service.token}", "Range": "bytes=0-0"}
+    part = httpx.get(address, params={"path": "checkpoints/step"}, headers=asked)
+    assert (part.status_code, len(part.content)) == (206, 1)
+    with pytest.raises(NotFound):
+        client.files(training.job, "checkpoints/none")
 
 
 def test_the_servers_are_tested_together_with_the_storage_that_they_share(cluster: Cluster, ledger: Path) -> None:

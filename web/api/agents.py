@@ -11,13 +11,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from connections_app.agents.join_agent import issue_join_token, revoke_agent
+from connections_app.agents.program import runs_own_program
 from connections_app.models import Agent
 from jobs_app.models import Team
 from jobs_app.permissions import NotForJobs, caller, is_administrator
 from web.api.nodes import NAME
 from web.rest.bodies import Strict, Text, body_of
 from web.rest.pagination import ByName
-from web.rest.representation import ShowMany
+from web.rest.representation import ShowMany, ShowOne
 
 LONGEST_HOURS = 24 * 30
 
@@ -26,7 +27,9 @@ class AdministratorsChange(NotForJobs):
     message = "Only an administrator may do this, with a token of scope admin."
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        return super().has_permission(request, view) and (view.action == "list" or is_administrator(request))
+        return super().has_permission(request, view) and (
+            view.action in ("list", "retrieve") or is_administrator(request)
+        )
 
 
 class AgentSpec(Strict):
@@ -49,6 +52,14 @@ class AgentSpec(Strict):
     )
 
 
+class FindingSerializer(serializers.Serializer[Any]):
+    """Result of one check of a server."""
+
+    name = serializers.CharField()
+    passed = serializers.BooleanField()
+    said = serializers.CharField(help_text="What was found, with the remedy of what is wrong.")
+
+
 class AgentAnswer(serializers.ModelSerializer[Agent]):
     """A machine: `joined_at` is null until it has used its join token."""
 
@@ -57,6 +68,12 @@ class AgentAnswer(serializers.ModelSerializer[Agent]):
         help_text="`invited` and `expired` before it has joined; `connected`, `silent`, `left`, `revoked`."
     )
     heard_at = serializers.DateTimeField(allow_null=True, read_only=True)
+    up_to_date = serializers.SerializerMethodField(
+        help_text="Whether it runs the program that the service serves; null: from sources, or it has not said so."
+    )
+    findings = FindingSerializer(
+        many=True, read_only=True, help_text="Checks of a server of the site, which its agent repeats every minute."
+    )
 
     class Meta:
         model = Agent
@@ -70,10 +87,19 @@ class AgentAnswer(serializers.ModelSerializer[Agent]):
             "join_expires_at",
             "joined_at",
             "heard_at",
+            "release",
+            "python",
+            "up_to_date",
+            "update_fault",
+            "checked_at",
+            "findings",
             "left_at",
             "revoked_at",
         )
         read_only_fields: tuple[str, ...] = fields
+
+    def get_up_to_date(self, agent: Agent) -> bool | None:
+        return runs_own_program(agent)
 
     def get_state(self, agent: Agent) -> str:
         return agent.state_at(timezone.now()).value
@@ -87,8 +113,10 @@ class NewAgent(AgentAnswer):
         read_only_fields = fields
 
 
-@extend_schema_view(list=extend_schema(summary="List machines that join"))
-class AgentViewSet(ShowMany[Agent], viewsets.GenericViewSet[Agent]):
+@extend_schema_view(
+    list=extend_schema(summary="List machines that join"), retrieve=extend_schema(summary="Get a machine that joins")
+)
+class AgentViewSet(ShowMany[Agent], ShowOne[Agent], viewsets.GenericViewSet[Agent]):
     """Machines that may join or have joined, sorted by name; those of other teams are for administrators."""
 
     serializer_class = AgentAnswer

@@ -1,10 +1,11 @@
-"""Node page: readings of its GPUs, its lifetime estimated from past intervals, and its history."""
+"""Node page: its agent, readings of its GPUs, its lifetime estimated from past intervals, and its history."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
+from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.db.models import QuerySet
 from django.http import HttpResponse
@@ -15,6 +16,9 @@ from django.views.decorators.http import require_safe
 from accounting_app.gpu_watch.history import GpuNow, course_of_node, gpus_now
 from cluster_app.lending import hours_of
 from cluster_app.models import Gpu, Node, NodeInterval
+from connections_app.agents.engine import FAULT_KEPT
+from connections_app.agents.program import runs_own_program
+from connections_app.models import Agent
 from estimation.node_lifetimes import kaplan_meier
 from insight_app.explain.drain_estimate import occupancies
 from jobs_app.models import Attempt, GpuClaim, Job
@@ -48,6 +52,7 @@ def node(request: SignedInRequest, name: str) -> HttpResponse:
         "windows": [row for row in read_windows(now) if seen.pk in row.nodes],
         "known": known,
         **_occupancy(request, seen, now),
+        **_server(request, seen, now),
         "survival": _survival(seen.intervals.all() if of_its_own else alike, now),
         "of_its_own": of_its_own,
         "intervals": [(interval, _length_s(interval, now)) for interval in seen.intervals.all()[:SHOWN]],
@@ -59,6 +64,20 @@ def node(request: SignedInRequest, name: str) -> HttpResponse:
         "taken_out": next((event for event in events if event.message == seen.reason), None) if seen.reason else None,
     }
     return render(request, "pages/node.html", context)
+
+
+def _server(request: SignedInRequest, node: Node, now: datetime) -> dict[str, Any]:
+    """The agent of the node and what it has found there, for administrators and the team whose machine it is."""
+    found = Agent.objects.visible_to(request.user).filter(name=node.name, engine__name=node.engine_id).first()
+    if found is None:
+        return {}
+    return {
+        "server": found,
+        "server_state": found.state_at(now),
+        "server_is_current": runs_own_program(found),
+        "server_fault_holds": found.fault_at is not None and abs(now - found.fault_at) < FAULT_KEPT,
+        "own_release": settings.MOTLEY_VERSION,
+    }
 
 
 def _occupancy(request: SignedInRequest, node: Node, now: datetime) -> dict[str, Any]:

@@ -15,9 +15,9 @@ from django.utils.functional import SimpleLazyObject
 from django.views.decorators.http import require_safe
 
 from accounting_app.models import RetentionRun
+from connections_app.agents.program import agent_package, install_script
 from jobs_app.job_archive import archive_files
 from jobs_app.models import SiteAnnouncement, Team
-from operations.agent_package import agent_package, install_script
 from operations.backup import last_backup
 from operations.client_wheel import client_wheel, wheel_name
 from operations.health import scheduler_health

@@ -8,13 +8,50 @@ from typing import Annotated
 import typer
 
 from motley_client.client import Client
+from motley_client.commands.cluster import drain, resume
+from motley_client.completion import nodes as known_nodes
 from motley_client.configuration import ConfigurationError
 from motley_client.lookup import connect
+from motley_client.responses import Node
 from motley_client.server_setup import Found, faults_among, install, look_at, why_not_from
-from motley_client.terminal import sanitized, say, warn
+from motley_client.tables.servers import server_table, servers_table
+from motley_client.terminal import Output, OutputOption, WatchOption, emit, now, present, sanitized, say, warn
 
-server = typer.Typer(no_args_is_help=True, help="Make servers without Slurm nodes of the cluster, by ssh.")
+server = typer.Typer(no_args_is_help=True, help="Servers without Slurm: add them by ssh, list, show, drain, resume.")
 AT_ONCE = 16
+
+server.command("drain")(drain)
+server.command("resume")(resume)
+
+
+@server.command("list")
+def list_servers(context: typer.Context, *, watch: WatchOption = False, output: OutputOption = Output.TABLE) -> None:
+    """List the servers: whether they are heard, what runs there, their agents. Administrators only."""
+    with connect(context) as client:
+        present(
+            lambda: list(client.servers()),
+            output=output,
+            watch=watch,
+            names=lambda servers: [one["name"] for one in servers],
+            table=lambda servers: servers_table(servers, _nodes(client), now=now()),
+        )
+
+
+@server.command()
+def show(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="SERVER", autocompletion=known_nodes)],
+    *,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show a server: its agent, what it found when it last checked its server, and the node. Administrators only."""
+    with connect(context) as client:
+        found = client.server(name)
+        emit(output, found, names=[name], table=lambda: server_table(found, _nodes(client).get(name), now=now()))
+
+
+def _nodes(client: Client) -> dict[str, Node]:
+    return {node["name"]: node for node in client.nodes()}
 
 
 @server.command()

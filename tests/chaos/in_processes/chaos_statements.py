@@ -27,6 +27,12 @@ MODULES = {
     *(f"jobs_app.lifecycle.{name}" for name in ("attempts", "attempt_endings", "dependencies")),
     *("engines.local.engine", "engines.attempt_files"),
 }
+OF_SERVERS = {
+    *(f"scheduler_app.round.{name}" for name in ("tick", "reconcile", "attempt_reports", "dispatch", "commit")),
+    *(f"jobs_app.lifecycle.{name}" for name in ("attempts", "attempt_endings")),
+    *("connections_app.agents.engine", "connections_app.agents.gangs"),
+}
+"""Where jobs run on servers of the site."""
 FAILING = "engines.local.engine"
 """Where an error of the disk is raised."""
 CALL = "__before_statement__"
@@ -125,7 +131,7 @@ class Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        spec = PathFinder.find_spec(fullname, path, target) if fullname in MODULES else None
+        spec = PathFinder.find_spec(fullname, path, target) if fullname in MODULES | OF_SERVERS else None
         if spec is not None and spec.origin is not None:
             spec.loader = WithCalls(fullname, spec.origin)
         return spec

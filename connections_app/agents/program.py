@@ -1,5 +1,6 @@
 """Program of the agent as the service serves it: a zipapp of the engines' sources, and the script that runs it."""
 
+import hashlib
 from functools import cache
 from importlib.util import find_spec
 from io import BytesIO
@@ -8,7 +9,9 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from django.conf import settings
 
+from connections_app.models import Agent
 from engines.agent.connection import checked_url
+from engines.agent.program import DIGITS, RELEASE
 
 AT = (2026, 1, 1, 0, 0, 0)
 """Time of every file: the same sources are the same bytes on every machine."""
@@ -58,7 +61,18 @@ def agent_package() -> bytes:
     files = {f"engines/{path.relative_to(root).as_posix()}": path.read_bytes() for path in sorted(root.rglob("*.py"))}
     if (found := find_spec("pynvml")) is not None and found.origin is not None:
         files["pynvml.py"] = Path(found.origin).read_bytes()
-    return _zipped({**files, "__main__.py": MAIN.encode()})
+    return _zipped({**files, "__main__.py": MAIN.encode(), RELEASE: settings.MOTLEY_VERSION.encode()})
+
+
+@cache
+def program_digest() -> str:
+    """What names this program on a server, as `engines.agent.program` has it."""
+    return hashlib.sha256(agent_package()).hexdigest()[:DIGITS]
+
+
+def runs_own_program(agent: Agent) -> bool | None:
+    """Whether the agent runs the program of this service; None: from sources, or it has not said so."""
+    return agent.program == program_digest() if agent.program else None
 
 
 def _zipped(files: dict[str, bytes]) -> bytes:

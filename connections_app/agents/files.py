@@ -1,0 +1,106 @@
+"""Files of a job on a server, read by the server's agent over a connection that it opens for each question.
+
+The view waits at a socket, as the client's end of a session does (`connections_app.agents.sessions`): a line asks for
+a folder or a file, a line answers, and the bytes of a file follow as they are asked for. What a machine has sent of a
+job's checkpoints is here, as one archive, which stays when the machine has forgotten the job.
+"""
+
+import json
+import os
+import socket
+import struct
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from threading import BoundedSemaphore
+from typing import Any
+from uuid import UUID
+
+from connections_app.agents.sessions import new_socket
+from connections_app.agents.uploads import checkpoints_of
+from engines.agent.codec import BadMessage, decode
+from engines.agent.files import Answer, Question
+from engines.protocol import EngineError, JobFile, NoSuchFile, OpenedFile
+from engines.sessions.meeting import listened
+
+WAIT_S = 12.0
+"""For the agent: longer than the longest pause between two of its messages."""
+SILENT_S = 60
+ARCHIVE = "checkpoints.tar.gz"
+LONGEST_LINE = 1 << 20
+NOT_OPENED = "The server {} did not answer: its agent is busy, or of another release. Try again."
+waiting = BoundedSemaphore(4)
+"""Each keeps a thread of this web process."""
+
+
+def list_at(server: str, attempt: int, job: str, path: str) -> list[JobFile]:
+    """Content of a folder of the job on this server; raises `EngineError`."""
+    with _asked(server, attempt, Question(job, path, is_folder=True)) as (connection, answer):
+        connection.close()
+        return list(answer.files)
+
+
+def open_at(server: str, attempt: int, job: str, path: str) -> OpenedFile:
+    """Open a file of the job on this server; its bytes come as they are read. Raises `EngineError`."""
+    with _asked(server, attempt, Question(job, path, is_folder=False)) as (connection, answer):
+        return OpenedFile(connection.detach(), answer.size, is_remote=True)
+
+
+@contextmanager
+def _asked(server: str, attempt: int, question: Question) -> Iterator[tuple[socket.socket, Answer]]:
+    """The connection that the agent has opened, and its answer."""
+    if not waiting.acquire(blocking=False):
+        raise EngineError("Files on servers are being read by several at once: try again in a few seconds.")
+    try:
+        connection = listened(new_socket(attempt, 0, of_files=True), wait_s=WAIT_S)
+    except OSError:
+        raise EngineError(NOT_OPENED.format(server)) from None
+    finally:
+        waiting.release()
+    with connection:
+        yield connection, _answer(connection, question, server)
+
+
+def _answer(connection: socket.socket, question: Question, server: str) -> Answer:
+    """The answer to the question; raises `EngineError` for one that says what is wrong."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", SILENT_S, 0))
+    try:
+        connection.sendall(question.line())
+        answer = decode(Answer, _read_line(connection))
+    except (OSError, ValueError, BadMessage):
+        raise EngineError(NOT_OPENED.format(server)) from None
+    if answer.is_missing:
+        raise NoSuchFile
+    if answer.fault:
+        raise EngineError(answer.fault)
+    return answer
+
+
+def _read_line(connection: socket.socket) -> Mapping[str, Any]:
+    """The first line, byte by byte behind a look ahead: what follows it belongs to the file."""
+    line = b""
+    while not line.endswith(b"\n"):
+        ahead = connection.recv(65536, socket.MSG_PEEK)
+        if not ahead or len(line) > LONGEST_LINE:
+            raise ValueError("no line")
+        line += connection.recv(ahead.find(b"\n") + 1 or len(ahead))
+    found: Mapping[str, Any] = json.loads(line)
+    return found
+
+
+def archive_of(job: UUID) -> JobFile | None:
+    """The archive of the job's checkpoints that its machines have sent; None: there is none."""
+    try:
+        status = checkpoints_of(job).stat()
+    except FileNotFoundError:
+        return None
+    return JobFile(ARCHIVE, False, True, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC))
+
+
+def open_archive(job: UUID) -> OpenedFile:
+    """Open that archive; a later one that takes its place leaves this one as it is."""
+    try:
+        descriptor = os.open(checkpoints_of(job), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise NoSuchFile from None
+    return OpenedFile(descriptor, os.fstat(descriptor).st_size)

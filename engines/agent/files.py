@@ -1,0 +1,89 @@
+"""Files of jobs on this server, for the service: a line asks, a line answers, and the bytes of a file follow.
+
+The service asks over a WebSocket that the agent opens; the bytes of a file are sent once a line says which.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engines.agent.codec import decode, encode
+from engines.agent.websocket import WebSocket
+from engines.local.engine import LocalEngine
+from engines.protocol import EngineError, JobFile, NoSuchFile, OpenedFile
+
+BLOCK_BYTES = 64 * 1024
+LONGEST_LINE = 64 * 1024
+
+
+@dataclass(frozen=True)
+class Question:
+    """For the content of a folder of a job, or for a file."""
+
+    job: str
+    path: str
+    is_folder: bool
+
+    def line(self) -> bytes:
+        return json.dumps(encode(self)).encode() + b"\n"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """To a question: the content of the folder, or the size of the file."""
+
+    files: Sequence[JobFile] = ()
+    size: int = 0
+    is_missing: bool = False
+    """There is no such file or folder."""
+    fault: str = ""
+    """Why it cannot be read; empty: it can."""
+
+    def line(self) -> bytes:
+        return json.dumps(encode(self)).encode() + b"\n"
+
+
+def serve_files(engine: LocalEngine, websocket: WebSocket) -> None:
+    """Answer the one question of this connection."""
+    question = decode(Question, json.loads(_read_line(websocket)))
+    try:
+        if question.is_folder:
+            websocket.send(Answer(files=engine.list_files(question.job, question.path)).line())
+            return
+        opened = engine.open_file(question.job, question.path)
+    except NoSuchFile:
+        websocket.send(Answer(is_missing=True).line())
+        return
+    except EngineError as error:
+        websocket.send(Answer(fault=str(error)).line())
+        return
+    try:
+        _send_file(opened, websocket)
+    finally:
+        os.close(opened.descriptor)
+
+
+def _send_file(opened: OpenedFile, websocket: WebSocket) -> None:
+    """Send the size, and the bytes that are asked for then: those of a file that has shrunk end early."""
+    websocket.send(Answer(size=opened.size).line())
+    wanted = _read_line(websocket)
+    if not wanted:  # the size was all that was wanted
+        return
+    start, end = map(int, wanted.split())
+    os.lseek(opened.descriptor, start, os.SEEK_SET)
+    left = end - start
+    while left > 0 and (data := os.read(opened.descriptor, min(BLOCK_BYTES, left))):
+        websocket.send(data)
+        left -= len(data)
+
+
+def _read_line(websocket: WebSocket) -> bytes:
+    """One line, which may come in several messages; empty at the end."""
+    line = b""
+    while not line.endswith(b"\n"):
+        data = websocket.receive()
+        if data is None or len(line) > LONGEST_LINE:
+            return b""
+        line += data
+    return line

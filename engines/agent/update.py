@@ -1,0 +1,151 @@
+"""Change of a server's agent to another program of the service, while its jobs run on under their supervisors.
+
+The new program takes the place of the process. If the service does not hear it within a minute, it goes back to the
+one before, and says why.
+"""
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NotRequired, TypedDict
+from zipfile import BadZipFile
+
+from engines.agent.connection import Connection, Refused, Unheard
+from engines.agent.program import Program, digest_of, unpack, use
+from engines.attempt_files import read_json, write_json
+from engines.lease_file import boot_id
+from engines.linux import seconds_since_boot
+
+log = logging.getLogger(__name__)
+
+HEARD_WITHIN_S = 60.0
+RETRY_S = 600.0
+"""Before the same program is tried again."""
+TRIAL_S = 60
+
+
+class Change(TypedDict):
+    """The last change of the program, for the one that takes over."""
+
+    before: str
+    """Digests of both programs."""
+    after: str
+    until_s: float
+    """By our clock since boot: when it goes back unless it has been heard."""
+    boot: str
+    fault: NotRequired[str]
+    """Why it was taken back, or was never made."""
+
+
+class BadProgram(Exception):
+    """The program that was fetched is another one, or does not run here."""
+
+
+class Updates:
+    """Changes of the program of this server."""
+
+    def __init__(
+        self,
+        state: Path,
+        connection: Connection,
+        program: Program,
+        become: Callable[[Path], None] | None = None,
+        clock: Callable[[], float] = seconds_since_boot,
+    ) -> None:
+        self._path, self._connection, self._program = state / "update.json", connection, program
+        self._become = become or _become
+        self._clock = clock
+        self._tried_at_s: dict[str, float] = {}
+
+    def fault(self) -> str:
+        """Why the last change failed; empty: it did not."""
+        change = self._read()
+        return change.get("fault", "") if change is not None else ""
+
+    def change(self, digest: str = "") -> None:
+        """Change to the program that the service serves, which this digest names; returns where it cannot.
+
+        Without a digest to any: of a service that speaks another version of the messages no more is heard.
+        """
+        own, now_s = self._program.digest, self._clock()
+        if not own or digest == own or now_s < self._tried_at_s.get(digest, -RETRY_S) + RETRY_S:
+            return
+        self._tried_at_s[digest] = now_s
+        try:
+            folder = self._fetched(digest)
+            if folder.name != own:
+                self._change_to(folder)
+        except (BadProgram, BadZipFile, Unheard, Refused, OSError) as error:
+            said = f"The program {digest or 'of the service'} could not be used: {error}"[:500]
+            log.error("%s", said)
+            self._note(digest, fault=said)
+
+    def heard(self) -> None:
+        """Note that the service has answered this program: the change is done."""
+        change = self._read()
+        if change is not None and change["after"] == self._program.digest:
+            self._path.unlink(missing_ok=True)
+
+    def watch(self) -> None:
+        """Go back if this program was to be heard by now."""
+        change = self._read()
+        if change is None or change["after"] != self._program.digest or change.get("fault"):
+            return
+        if change["boot"] != boot_id() or self._clock() >= change["until_s"]:
+            said = f"The program {change['after']} was not heard within {HEARD_WITHIN_S:.0f} s, and was taken back."
+            log.error("%s", said)
+            write_json(self._path, {**change, "fault": said})
+            self._become(self._program.prefix / change["before"])
+
+    def _fetched(self, digest: str) -> Path:
+        """Folder of the program, which has been tried."""
+        archive = self._program.prefix / ".fetched"
+        self._connection.fetch_program(archive)
+        try:
+            if digest and digest_of(archive) != digest:
+                raise BadProgram(f"the service serves {digest_of(archive)}")
+            folder = unpack(archive, self._program.prefix)
+        finally:
+            archive.unlink(missing_ok=True)
+        _try(folder)
+        return folder
+
+    def _change_to(self, folder: Path) -> None:
+        log.info("the program changes from %s to %s", self._program.digest, folder.name)
+        self._note(folder.name)
+        self._become(folder)
+
+    def _note(self, after: str, **more: str) -> None:
+        until_s = self._clock() + HEARD_WITHIN_S
+        change = {"before": self._program.digest, "after": after, "until_s": until_s, "boot": boot_id(), **more}
+        write_json(self._path, change)
+
+    def _read(self) -> Change | None:
+        change: Change | None = read_json(self._path)
+        return change
+
+
+def _try(folder: Path) -> None:
+    """Start the program once, to say what it can do; raises `BadProgram`."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "engines.agent", "run", "--help"],
+            cwd=folder,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=TRIAL_S,
+        )
+    except subprocess.TimeoutExpired:
+        raise BadProgram(f"it did not start within {TRIAL_S} s") from None
+    if done.returncode != 0:
+        raise BadProgram((done.stderr.strip().splitlines() or ["it said nothing"])[-1])
+
+
+def _become(folder: Path) -> None:
+    """Put the program of this folder in our place: the process goes on as it, with the same words."""
+    os.chdir(use(folder))
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own words

@@ -1,0 +1,234 @@
+"""The campaign on servers of the site: agents in networks of their own, whose links, disks and processes fail."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from engines.accounts import account_name, ensure_account
+from operations.prepare_host import JOB_USER
+from tests.agent_process import AgentProcess, an_agent
+from tests.chaos.campaign import STANDS_STILL_S, Campaign
+from tests.chaos.in_processes.chaos_statements import OF_SERVERS
+from tests.chaos.lossy_disk import DiskFiller, LossyDisk, lossy_disk
+from tests.chaos.strikes import Strikes
+from tests.deployment import others, told
+from tests.private_servers import private_folder
+from tests.server_cluster import Cluster
+from tests.server_network import a_network
+from tests.service.running_service import a_service
+
+SERVERS, GPUS = 4, 2
+LEASE_S, READY_S = 20, 15
+CUT_S = (1.0, 45.0)
+"""Shorter than a lease, and longer than all that follows it."""
+AGENT_STILL_S = (5.0, 40.0)
+AWAY_S = (0.0, 30.0)
+"""Of a server without power."""
+FULL_S = (3.0, 15.0)
+DISK_MIB = 6 * 1024
+"""Sparse: a server needs 5 GiB free to be added."""
+REFUSED = 3
+FORGET_FAULTS = "from connections_app.models import Agent\nAgent.objects.update(fault='', fault_at=None)"
+HELD = """
+from connections_app.models import AgentAttempt
+answer = [str(row) for row in AgentAttempt.objects.filter(forgotten=False)]
+"""
+
+
+class OnServers(Campaign):
+    """The embedded service, and servers of which each has its network, its agent and its disk."""
+
+    shapes = ({"gpus": 1}, {"gpus": 2}, {"gpus": 4}, {"gpus": 6})
+    # the last two are gangs over two and three servers
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        agents: Sequence[AgentProcess],
+        strikes: Strikes,
+        disks: Sequence[LossyDisk],
+        *,
+        root: Path,
+        seed: int,
+    ) -> None:
+        super().__init__(cluster.service, root, seed=seed, strikes=strikes)
+        self.running, self.cluster, self.agents, self.disks = cluster.service, cluster, agents, disks
+        service = cluster.service
+        self.shared = root / "shared"
+        self._cut_until_s: dict[int, float] = {}
+        self._away_until_s: dict[int, float] = {}
+        self._filler = DiskFiller()
+        self.faults = {
+            "scheduler": lambda: self.kill_one(service.processes("manage.py schedule")),
+            "scheduler stands still": lambda: self.pause_one(
+                service.processes("manage.py schedule"), seconds=STANDS_STILL_S
+            ),
+            "web": lambda: self.kill_one(service.processes("gunicorn")),
+            "service": self._restart_service,
+            "Ctrl-C": self._stop_service,
+            "agent": lambda: self._signal_agent(signal.SIGKILL),
+            "agent ends": lambda: self._signal_agent(signal.SIGTERM),
+            "agent stands still": lambda: self.pause_one(self._agents(), seconds=AGENT_STILL_S),
+            "partition": self._cut,
+            "connections cut": self._reset,
+            "power cut of a server": self._cut_power,
+            **{name: fault for name, fault in self.faults_inside().items() if not name.startswith("fails")},
+            **self.faults_of_jobs(),
+        }
+        if disks:
+            self.faults["full disk of a server"] = self._fill
+            self.faults["power loss of a server"] = self._lose_power
+
+    def prepare(self) -> None:
+        self.shared.mkdir()
+        self.shared.chmod(0o777)  # of the account of jobs
+        for agent in self.agents:
+            self.cluster.add(agent, gpus=GPUS)
+        self.service.decide_every(1, min_run_s=5)
+
+    def administer(self) -> None:
+        """Start agents that have ended, as systemd does; links and machines come back when it is time."""
+        for number in _due(self._cut_until_s):
+            self.cluster.network.mend(number)
+        _due(self._away_until_s)
+        for number, agent in enumerate(self.cluster.servers, 1):
+            if number not in self._away_until_s and agent.process is not None and agent.process.poll() is not None:
+                if agent.process.returncode == REFUSED:
+                    self.violated(f"the agent of gpu{number} was refused: {agent.last_words()}")
+                agent.start()
+
+    def restore(self) -> None:
+        super().restore()
+        self._filler.end()
+        for times in (self._cut_until_s, self._away_until_s):
+            times.update(dict.fromkeys(times, 0.0))
+        self.administer()
+        self.service.python(FORGET_FAULTS)  # an administrator who knows that all is well again
+
+    def place_of_ledgers(self, name: str) -> dict[str, Any]:
+        folder = self.shared / name
+        folder.mkdir(exist_ok=True)
+        folder.chmod(0o777)
+        return {"env": {"LEDGER": str(folder)}, "gpu_types": ["k80"]}
+
+    def ledgers(self, job: Any) -> list[Path]:
+        return sorted((self.shared / job["name"]).glob("ledger.*"))
+
+    def leftovers(self) -> dict[str, Callable[[], Any]]:
+        """Agents have nothing left either, and the service has told them to forget all."""
+        left = super().leftovers()
+        left["processes"] = lambda: [(pid, told(pid, "cmdline")[:300]) for pid in self._left()]
+        left["attempts at agents"] = lambda: self.service.python(HELD)
+        left["files of attempts"] = lambda: [str(path) for path in self.root.glob("gpu*/engine/attempts/*")]
+        return left
+
+    def evidence(self) -> list[Path]:
+        return [self.running.var, self.running.log, *self.root.glob("gpu*.log"), self.shared]
+
+    def end(self) -> None:
+        self._filler.end()
+
+    def _agents(self) -> list[int]:
+        return [one.process.pid for one in self.cluster.servers if one.process and one.process.poll() is None]
+
+    def _left(self) -> list[int]:
+        root, agents = str(self.root).encode(), {*self._agents()}
+        return [pid for pid in others() if pid not in agents and root in told(pid, "cmdline") + told(pid, "environ")]
+
+    def _any(self) -> int:
+        return self.random.randint(1, len(self.cluster.servers))
+
+    def _agent(self, number: int) -> AgentProcess:
+        return self.cluster.servers[number - 1]
+
+    def _signal_agent(self, number: signal.Signals) -> bool:
+        at = self._agent(self._any())
+        is_there = at.process is not None and at.process.poll() is None
+        if is_there:
+            at.send(number)
+        return is_there
+
+    def _cut(self) -> bool | str:
+        number, seconds = self._any(), self.random.uniform(*CUT_S)
+        if number in self._cut_until_s:
+            return False
+        self.cluster.network.cut(number)
+        self._cut_until_s[number] = time.monotonic() + seconds
+        return f"gpu{number} for {seconds:.0f} s"
+
+    def _reset(self) -> bool | str:
+        """All connections of a server end, in the middle of a file or an answer."""
+        number = self._any()
+        if number in self._cut_until_s:
+            return False
+        self.cluster.network.reset(number)
+        return f"of gpu{number}"
+
+    def _cut_power(self) -> bool | str:
+        return self._lose()
+
+    def _lose_power(self) -> bool | str:
+        """What was not synced is lost, too."""
+        return self._lose(self.disks)
+
+    def _lose(self, disks: Sequence[LossyDisk] = ()) -> bool | str:
+        number, seconds = self._any(), self.random.uniform(*AWAY_S)
+        if number in self._away_until_s or self._filler.is_at_work:
+            return False
+        self.pauses.go_on()  # what stands still ends on no signal but SIGKILL
+        self._agent(number).die()
+        if disks:
+            disks[number - 1].lose_unsynced()
+        self._away_until_s[number] = time.monotonic() + seconds
+        return f"gpu{number} for {seconds:.0f} s"
+
+    def _fill(self) -> bool | str:
+        number, seconds = self._any(), self.random.uniform(*FULL_S)
+        has_begun = number not in self._away_until_s and self._filler.begin(self.disks[number - 1].path, seconds)
+        return has_begun and f"gpu{number} for {seconds:.0f} s"
+
+    def _restart_service(self) -> bool:
+        self.pauses.go_on()
+        self.running.kill()
+        self.running.start()
+        return True
+
+    def _stop_service(self) -> bool:
+        self.pauses.go_on()
+        self.running.stop()
+        self.running.start()
+        return True
+
+
+def _due(until_s: dict[int, float]) -> list[int]:
+    """Take out the servers whose time has come."""
+    due = [number for number, until in until_s.items() if until <= time.monotonic()]
+    for number in due:
+        del until_s[number]
+    return due
+
+
+@contextmanager
+def on_servers(seed: int, *, prepared: Path | None = None) -> Iterator[OnServers]:
+    """Four servers with two GPUs; their folders are on disks of their own where we may mount some."""
+    job_user = account_name(JOB_USER)
+    ensure_account(job_user)
+    terms = {"MOTLEY_AGENT_LEASE_S": str(LEASE_S), "MOTLEY_GANG_READY_S": str(READY_S)}
+    with ExitStack() as stack:
+        beside, root = (stack.enter_context(private_folder("motley-chaos-")) for _ in range(2))
+        root.chmod(0o711)  # jobs of another user pass through
+        strikes = Strikes(beside, OF_SERVERS)
+        service = stack.enter_context(a_service(prepared=prepared, **strikes.environment, **terms))
+        cluster = Cluster(service, stack.enter_context(a_network(service.port)), Path("/usr/bin"))
+        disks, agents = [], []
+        for number in range(1, SERVERS + 1):
+            folder = root / f"gpu{number}"
+            folder.mkdir()
+            disks.append(stack.enter_context(lossy_disk(folder, mib=DISK_MIB)))
+            agents.append(stack.enter_context(an_agent(service, job_user, folder)))
+        campaign = OnServers(cluster, agents, strikes, [one for one in disks if one], root=root, seed=seed)
+        stack.callback(campaign.end)
+        yield campaign

@@ -1,0 +1,66 @@
+"""Rolling update of servers: which server changes next, and what its agent is told."""
+
+from dataclasses import replace
+
+import pytest
+
+from connections_app.agents.program import program_digest
+from connections_app.agents.updates import Server, next_to_update, program_for
+from connections_app.models import Agent
+from engines.agent.messages import Condition
+from tests.played_agent import JOINING, Played
+from tests.service_lab import Lab
+
+NEW, OLD = "b" * 12, "a" * 12
+
+
+def server(pk: int, program: str = OLD, told: str = "", *, is_heard: bool = True) -> Server:
+    return Server(pk, program, told, is_heard)
+
+
+@pytest.mark.parametrize(
+    ("servers", "chosen"),
+    [
+        ([], None),
+        ([server(1, NEW), server(2, NEW)], None),
+        ([server(1), server(2)], 1),
+        ([server(1, NEW, NEW), server(2)], 2),
+        ([server(1, OLD, NEW), server(2)], None),
+        ([server(1, is_heard=False), server(2)], 2),
+        ([server(1, OLD, "c" * 12), server(2)], 1),
+    ],
+)
+def test_one_server_changes_at_a_time_and_one_that_goes_back_stops_the_update(
+    servers: list[Server], chosen: int | None
+) -> None:
+    assert next_to_update(servers, NEW) == chosen
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ({"program": OLD, "update_to": NEW}, NEW),
+        ({"program": NEW, "update_to": NEW}, ""),
+        ({"program": OLD, "update_to": NEW, "update_fault": f"The program {NEW} was not heard"}, ""),
+        ({"program": OLD, "update_to": NEW, "update_fault": f"The program {OLD} was not heard"}, NEW),
+        ({"program": OLD, "update_to": NEW, "site": False}, ""),
+    ],
+)
+def test_an_agent_is_told_until_it_has_changed_or_failed(columns: dict[str, str], told: str) -> None:
+    assert program_for(Agent(name="gpu1", **{"site": True} | columns)) == told
+
+
+def test_servers_change_one_after_the_other(lab: Lab) -> None:
+    """As the agents hear it: the second when the first says that it runs the program of the service."""
+    condition = Condition("0.1.9", OLD, "3.11.2")
+    one, two = (
+        Played(lab, name, joining=replace(JOINING, gangs=True, token=f"agent_{name}"), site=True)
+        for name in ("gpu1", "gpu2")
+    )
+    for server in (one, two):
+        server.sync(condition=condition)
+    assert lab.until(lambda: one.sync().program) == program_digest()
+    assert two.sync().program == ""
+    one.sync(condition=replace(condition, program=program_digest()))
+    assert lab.until(lambda: two.sync().program) == program_digest()
+    assert one.sync().program == ""
