@@ -69,7 +69,7 @@ class Attempt(TypedDict):
     round_number: int
     rate: float | None
     rate_source: str
-    """Where `rate` comes from: measured, declared, completed, fitted or estimated."""
+    """Where `rate` comes from: measured, declared, completed, fitted, estimated, or assumed, when it is None."""
     measured_rate: float | None
     measures: bool
     batch_size: int
@@ -102,12 +102,14 @@ class RateUsed(TypedDict):
     gpus: int
     nodes: int
     rate: float | None
-    """Steps/s; None, as limits and spread: not known, as the job has reported no steps and declares none."""
+    """Steps/s; None, as limits and spread: assumed, as no rate of the job or its workload is known."""
     low: NotRequired[float | None]
     high: NotRequired[float | None]
     spread: NotRequired[float | None]
     source: str
     runs: NotRequired[int]
+    relative: NotRequired[float]
+    """Steps/s per GPU, as a multiple of those in the slowest configuration."""
     share: float | None
 
 

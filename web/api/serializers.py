@@ -181,8 +181,8 @@ class RateUsed(serializers.Serializer[Any]):
     nodes = serializers.IntegerField()
     rate = serializers.FloatField(
         allow_null=True,
-        help_text="Steps/s of the whole job; null, as limits and spread: not known, as it has reported no steps and "
-        "declares none.",
+        help_text="Steps/s of the whole job; with two digits if estimated or completed; null, as limits and spread, if "
+        "assumed: no rate of the job or its workload is known.",
     )
     low = serializers.FloatField(
         allow_null=True, help_text="Four of five runs lie between this and `high`, if the estimate is right."
@@ -191,6 +191,7 @@ class RateUsed(serializers.Serializer[Any]):
     spread = serializers.FloatField(allow_null=True, help_text="Standard deviation of the logarithm of the rate.")
     source = serializers.ChoiceField(Attempt.RateSource.choices)  # type: ignore[assignment]  # a field's own
     runs = serializers.IntegerField(help_text="Attempts of the workload behind it; 0: none, or not counted.")
+    relative = serializers.FloatField(help_text="Steps/s per GPU, as a multiple of those in the slowest configuration.")
     share = serializers.FloatField(
         allow_null=True, help_text="Fraction of time in this configuration; null if the policy has no shares."
     )
