@@ -344,6 +344,20 @@ class Checkpoints(TypedDict):
     in_time: float | None
 
 
+class RestartCost(TypedDict):
+    """What a restart costs a job, in seconds, and from what that is known."""
+
+    seconds: float
+    stop_s: float
+    start_s: float
+    declared_s: float
+    source: str
+    """`measured`, of its workload, or `declared`."""
+    stops: int
+    starts: int
+    detail: str
+
+
 class DeadlineOutlook(TypedDict):
     """A job's deadline, and the probability that it is done by then, from its forecast."""
 
@@ -367,6 +381,7 @@ class Explanation(TypedDict):
     remaining: NotRequired[Remaining | None]
     placement: NotRequired[PlacementOdds | None]
     checkpoints: NotRequired[Checkpoints | None]
+    restart: NotRequired[RestartCost | None]
     rates_used: list[RateUsed]
     cpu_memory: str
     """Why it has its CPUs and memory; empty unless the round has chosen them."""

@@ -13,6 +13,7 @@ from insight_app.explain.outlooks import checkpoint_outlook, deadline_outlook, p
 from insight_app.explain.queue_outlook import queue_outlook, waking_nodes
 from insight_app.explain.rate_comparison import explain_measurement
 from insight_app.explain.remaining_work import remaining_work
+from insight_app.explain.restart_cost import restart_cost
 from jobs_app.models import Job
 from jobs_app.models.attempt import ROUGH, told_rate
 from jobs_app.models.job import JobQuerySet
@@ -94,7 +95,7 @@ def _estimate_of(snapshot: Snapshot, row: int, k: int) -> dict[str, Any]:
 
 def explain_job(job: Job, now: datetime) -> dict[str, Any]:
     """Explain the job's state: remaining running time, outlook of its placement, and the rates of the last round."""
-    record, attempts = Round.objects.latest_committed(), list(job.attempts.all())
+    record, attempts = Round.objects.latest_committed(), list(job.attempts.select_related("gpu_type"))
     attempt = job.attempts.live().select_related("gpu_type").order_by("-number").first()
     return {
         "state": job.state,
@@ -108,6 +109,7 @@ def explain_job(job: Job, now: datetime) -> dict[str, Any]:
         "placement": placement_odds(job, attempts, now),
         "checkpoints": checkpoint_outlook(job, attempts, now),
         "rates_used": rates_used(job, archive_of(record)) if record else [],
+        "restart": restart_cost(job, attempts),
         "cpu_memory": explain_cpu_memory(attempt),
         "measurement": explain_measurement(attempt),
         "round": record.number if record else None,

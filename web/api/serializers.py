@@ -332,6 +332,19 @@ class CheckpointsAnswer(serializers.Serializer[Any]):
     )
 
 
+class RestartAnswer(serializers.Serializer[Any]):
+    """What a restart costs the job where it is, or was last."""
+
+    seconds = serializers.FloatField(help_text="Expected; `stop_s` and `start_s` together.")
+    stop_s = serializers.FloatField(source="time.stop_s", help_text="From the request to stop until it has ended.")
+    start_s = serializers.FloatField(source="time.start_s", help_text="From the launch to the first step it reports.")
+    declared_s = serializers.FloatField(help_text="Time to restore that it declares, or the default.")
+    source = serializers.ChoiceField([(name, name) for name in ("measured", "declared")])  # type: ignore[assignment]  # a field's own
+    stops = serializers.IntegerField(source="time.stops", help_text="Measured stops of its workload behind it.")
+    starts = serializers.IntegerField(source="time.starts", help_text="Measured starts of its workload behind it.")
+    detail = serializers.CharField(help_text="The same in words.")
+
+
 class Explanation(serializers.Serializer[Any]):
     """Why a job is in its state, and its throughput by configuration."""
 
@@ -351,6 +364,7 @@ class Explanation(serializers.Serializer[Any]):
         allow_null=True, help_text="Null unless it runs, and nodes of its type stay longer or shorter than its own."
     )
     checkpoints = CheckpointsAnswer(allow_null=True, help_text="Null unless it runs.")
+    restart = RestartAnswer(allow_null=True, help_text="Null for a job that has ended.")
     rates_used = RateUsed(many=True)
     cpu_memory = serializers.CharField(
         allow_blank=True,

@@ -25,6 +25,7 @@ from insight_app.explain.decisions import explain_job
 from insight_app.explain.outlooks import checkpoint_outlook, placement_odds
 from insight_app.explain.rate_comparison import compare_rates, explain_placement
 from insight_app.explain.remaining_work import remaining_work
+from insight_app.explain.restart_cost import restart_cost
 from insight_app.explain.solve_slots import solve_slots
 from insight_app.explain.start_stages import CAUSES as START_CAUSES
 from insight_app.explain.start_stages import start_bars
@@ -172,6 +173,7 @@ def _overview(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -
         "remaining": remaining_work(job, attempts, now),
         "checkpoints": checkpoint_outlook(job, attempts, now),
         "placement": placement_odds(job, attempts, now),
+        "restart": restart_cost(job, attempts),
         "array": array_progress(job.array_id, Job.objects.all(), now) if job.array_id else None,
         "energy_j": energy_j(attempts),
         "energy_of_ended": energy_of_ended(attempts),

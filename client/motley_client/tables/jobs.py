@@ -299,6 +299,7 @@ def explanation(job: Job, answer: Explanation, *, now: datetime) -> RenderableTy
         *_remaining(answer.get("remaining")),
         ("placement", in_local_zone(placement["detail"]) if (placement := answer.get("placement")) else ""),
         *_checkpoints(answer.get("checkpoints"), forecast=answer.get("deadline")),
+        ("a restart costs", restart["detail"] if (restart := answer.get("restart")) else ""),
         ("latest round", "" if job["finished_at"] else number(answer["round"], "{}")),
         *_would_start(answer.get("would_start")),
     ]
