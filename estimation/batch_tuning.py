@@ -120,8 +120,15 @@ def _of_type(machines: Machines, case: _Case, j: int) -> Tuned:
     steps = throughput(nodes, gpus, best.local, best.passes) / best.total(gpus)
     rate = np.where(best.goodput > 0, steps * worth, 0)
     declared = leads.exact & (best.total(gpus) == limits.initial) & _declared(case)[leads.point]
-    source = np.where(declared, Source.DECLARED, Source.FITTED if model else Source.ESTIMATED)
+    source = np.where(declared, Source.DECLARED, _source_elsewhere(model, case))
     return Tuned(rate, source, best.total(gpus), best.passes, worth)
+
+
+def _source_elsewhere(model: ThroughputModel | None, case: _Case) -> Source:
+    """Source of rates where none was declared or measured."""
+    if all(point.source == Source.ASSUMED for point, _ in case.points):
+        return Source.ASSUMED
+    return Source.FITTED if model else Source.ESTIMATED
 
 
 def _declared(case: _Case) -> Ints:

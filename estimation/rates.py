@@ -1,4 +1,4 @@
-r"""Rates of jobs in configurations: measured before declared before completed before estimated.
+r"""Rates of jobs in configurations: measured before declared before completed before estimated before assumed.
 
 An untried configuration is estimated from the nearest known point of its workload,
 
@@ -16,6 +16,9 @@ batch is tuned (`estimation.batch_tuning`), a rate is goodput: steps of the init
 
 Where other workloads tell how rates on one type and gang go with those on others (`estimation.completion`), rates on
 types that have no fitted model of the workload are completed from them, in place of the formula above.
+
+Where no rate of the workload is known, one is assumed (a V100 makes 10 steps/s, or what other workloads make on
+average): the ratios between configurations are meant, not the numbers, and no user is told them.
 """
 
 from collections import defaultdict
@@ -131,7 +134,9 @@ class _Group:
         source = np.tile(np.where(mixed, Source.ESTIMATED, source), (len(rate), 1))
         estimated, fitted = ~mixed & (source == Source.ESTIMATED), self._fitted()
         source, open_here = np.where(estimated & fitted, Source.FITTED, source), estimated & ~fitted
-        return self._completed(rate, source, open_here) if self.factors and open_here.any() else (rate, source)
+        if self.factors and open_here.any():
+            rate, source = self._completed(rate, source, open_here)
+        return rate, np.full_like(source, Source.ASSUMED) if self.points.assumed else source
 
     def _fitted(self) -> Bools:
         """Which configurations (W, K) are of a type to which a model of the workload is fitted."""
@@ -144,7 +149,7 @@ class _Group:
     def _completed(self, rate: Floats, source: Ints, open_here: Bools) -> tuple[Floats, Ints]:
         """With rates completed where they are open and the other workloads tell something of the type."""
         assert self.factors is not None  # noqa: S101 - checked by the caller
-        known = self.points.source != Source.ESTIMATED
+        known = self.points.source != Source.ASSUMED
         told = known & self.factors.supported[self.points.gpu_type]
         if known.any() and not told.any():
             return rate, source
@@ -158,7 +163,8 @@ class _Group:
         """Rates (W, K) and sources (K,) of gangs as large as each configuration's, if all their GPUs were of type j."""
         leads = Leads.of(self.machines, self.points, j)
         scaled = np.where(leads.exact, 1, leads.faster * self._scaled(leads, j))
-        source = np.where(leads.exact, self.points.source[leads.point], Source.ESTIMATED)
+        known_here = leads.exact & (self.points.source[leads.point] != Source.ASSUMED)
+        source = np.where(known_here, self.points.source[leads.point], Source.ESTIMATED)
         return self.known[:, leads.point] * scaled, source
 
     def _scaled(self, leads: Leads, j: int) -> Floats:

@@ -31,6 +31,8 @@ class Source(IntEnum):
     """From tasks of the same array that have ended: of durations only."""
     FITTED = 7
     """By the model of step times that is fitted to the workload; better than estimated."""
+    ASSUMED = 8
+    """No rate of the workload is known anywhere: only the ratios between configurations mean something."""
 
 
 class Point(NamedTuple):
@@ -90,7 +92,7 @@ def points_of(machines: Machines, knowledge: Knowledge) -> tuple[tuple[Point, ..
     if points:
         return points, (*measured.values(), *declared.values())
     fastest = int(machines.speed.argmax())
-    return (Point(fastest, 1, 1, Source.ESTIMATED),), (float(machines.speed[fastest]) / REFERENCE_SPEED,)
+    return (Point(fastest, 1, 1, Source.ASSUMED),), (float(machines.speed[fastest]) / REFERENCE_SPEED,)
 
 
 @lru_cache(maxsize=10_000)
@@ -106,6 +108,11 @@ class Points:
     gpus: Ints
     nodes: Ints
     source: Ints
+
+    @property
+    def assumed(self) -> bool:
+        """Whether no rate is known, and the one point is a guess."""
+        return bool((self.source == Source.ASSUMED).all())
 
     @classmethod
     def of(cls, points: Sequence[Point]) -> Self:

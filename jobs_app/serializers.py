@@ -21,6 +21,12 @@ class AttemptAnswer(serializers.ModelSerializer[Attempt]):
     stop_reason = serializers.ChoiceField(
         Attempt.StopReason.choices, allow_blank=True, help_text="Empty unless the attempt was told to stop."
     )
+    rate = serializers.FloatField(
+        source="told_rate",
+        allow_null=True,
+        help_text="Steps/s (of the initial batch) that the round counted on, with two digits if they were estimated or "
+        "completed; null: assumed, as no rate of the workload was known.",
+    )
     rate_source = serializers.ChoiceField(
         Attempt.RateSource.choices,
         allow_blank=True,

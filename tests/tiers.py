@@ -100,6 +100,7 @@ THOROUGH = (
     "stack/test_systemd_units",
     "training/test_ddp",
     "training/test_frameworks",
+    "training/test_gradient_noise",
     "training/test_tracking",
 )
 """Modules that `make test-all` alone runs (marker `thorough`); the others do not import them."""

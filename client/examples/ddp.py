@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 import tracking
+from motley_client.batch_scaling import LR_SCALINGS, share_batch
+from motley_client.gradient_noise import TunedTraining
 from motley_client.training import (
     EXIT_REQUEUE,
     checkpoint_dir,
@@ -28,7 +30,8 @@ from motley_client.training import (
 )
 
 GLOBAL_BATCH = 48
-"""Samples per step over all ranks: divisible by every number of GPUs that the job may get."""
+"""Samples per step over all ranks, for which the learning rate was chosen, unless Motley tunes the batch: divisible by
+every number of GPUs that the job may get."""
 
 
 def main(options: argparse.Namespace) -> int:
@@ -39,30 +42,39 @@ def main(options: argparse.Namespace) -> int:
     model = nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 1)).double().to(device)
     ddp = DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    share, rule = share_batch(GLOBAL_BATCH, world_size), options.lr_scaling
+    tuned = TunedTraining(model.parameters(), [optimizer], batch=share.total, initial=GLOBAL_BATCH, lr_scaling=rule)
     checkpoint, step = checkpoint_dir() / "last.pt", 0
 
     def state() -> dict[str, Any]:
-        return {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
+        trained = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
+        return trained | {"noise": tuned.state_dict()}
 
     if resume() and checkpoint.exists():
         saved = torch.load(checkpoint, map_location=device)
         model.load_state_dict(saved["model"])
         optimizer.load_state_dict(saved["optimizer"])
+        tuned.load_state_dict(saved["noise"])
         step = saved["step"]
     log = tracking.start(options.track) if rank == 0 else tracking.nothing
     say(rank, f"from step {step} on {world_size} ranks")
 
     while step < options.steps and not stop_on_every_rank(device):
-        x, y = share_of(batch(step), rank, world_size, device)
-        loss = nn.functional.binary_cross_entropy_with_logits(ddp(x), y)
+        x, y = share_of(batch(step, share.total), rank, world_size, device)
         optimizer.zero_grad()
-        loss.backward()
+        loss = torch.zeros((), device=device, dtype=x.dtype)
+        for number, (part, labels) in enumerate(zip(x.split(share.samples), y.split(share.samples), strict=True), 1):
+            ddp.require_backward_grad_sync = number == share.micro_batches  # ranks average once a step
+            of_part = nn.functional.binary_cross_entropy_with_logits(ddp(part), labels) / share.micro_batches
+            of_part.backward()
+            loss += of_part.detach()
         optimizer.step()
+        tuned.step_done()
         step += 1
         if step % options.report_every == 0:
             mean = mean_over_ranks(loss)
             if rank == 0:
-                progress(step, loss=mean, batch_size=GLOBAL_BATCH)
+                progress(step, loss=mean, **tuned.report())
                 log(step, mean)
             say(rank, f"step {step} loss {mean:.12f}")
         if rank == 0 and next_checkpoint() <= 0:
@@ -104,17 +116,15 @@ def stop_on_every_rank(device: torch.device) -> bool:
     return bool(stop.item())
 
 
-def batch(step: int) -> tuple[Tensor, Tensor]:
-    """Samples of a step, in place of a data set; of one, take numbers `step * GLOBAL_BATCH` and following."""
+def batch(step: int, size: int) -> tuple[Tensor, Tensor]:
+    """Samples of a step, in place of a data set; of one, take numbers `step * size` and following."""
     generator = torch.Generator().manual_seed(step)
-    x = torch.randn(GLOBAL_BATCH, 16, generator=generator, dtype=torch.float64)
+    x = torch.randn(size, 16, generator=generator, dtype=torch.float64)
     return x, (x.sum(1, keepdim=True).sin() > 0).double()
 
 
 def share_of(samples: tuple[Tensor, Tensor], rank: int, world_size: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Equal part of the batch for a rank, so that the mean over ranks is the mean over the batch."""
-    if GLOBAL_BATCH % world_size:
-        raise SystemExit(f"{world_size} ranks cannot share {GLOBAL_BATCH} samples equally: choose another --gpus.")
     x, y = (tensor.chunk(world_size)[rank].to(device) for tensor in samples)
     return x, y
 
@@ -134,5 +144,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=20_000)
     parser.add_argument("--report-every", type=int, default=20, metavar="STEPS")
+    parser.add_argument("--lr-scaling", choices=LR_SCALINGS, default="adascale", help="learning rate of a tuned batch")
     parser.add_argument("--track", choices=["wandb", "mlflow"], help="log the loss there, as one run over all attempts")
     sys.exit(main(parser.parse_args()))

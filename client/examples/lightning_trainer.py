@@ -16,27 +16,28 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
 import tracking
+from motley_client.batch_scaling import LR_SCALINGS, BatchShare, share_batch
 from motley_client.lightning import MotleyCallback
-from toy import GLOBAL_BATCH, Perceptron, Waves, share
+from toy import GLOBAL_BATCH, Perceptron, Waves
 
 Batch = dict[str, Tensor]
 
 
 class StepSampler(Sampler[list[int]]):
-    """Samples of this rank for each step from `step` on, in a shuffled order that depends on the epoch alone.
+    """Samples of this rank for each pass from a sample on, in a shuffled order that depends on the epoch alone.
 
-    Lightning starts a data loader anew when it resumes within an epoch; this one starts at the step reached.
+    Lightning starts a data loader anew when it resumes within an epoch; this one starts at the sample reached.
     """
 
-    def __init__(self, step: int, rank: int, world_size: int) -> None:
-        self.step, self.rank, self.share = step, rank, share(world_size)
+    def __init__(self, done: int, rank: int, share: BatchShare) -> None:
+        self.done, self.rank, self.share = done, rank, share
 
     def __iter__(self) -> Iterator[list[int]]:
-        size = len(Waves())
-        for step in count(self.step):
-            epoch, at = divmod(step * GLOBAL_BATCH, size)
+        size, at_once = len(Waves()), self.share.total // self.share.micro_batches
+        for first in count(self.done, at_once):
+            epoch, at = divmod(first, size - size % at_once)
             order = torch.randperm(size, generator=torch.Generator().manual_seed(epoch))
-            yield order[at + self.rank * self.share :][: self.share].tolist()
+            yield order[at + self.rank * self.share.samples :][: self.share.samples].tolist()
 
 
 class PrintLoss(pl.Callback):
@@ -52,11 +53,13 @@ class PrintLoss(pl.Callback):
 
 
 class Module(pl.LightningModule):
-    def __init__(self) -> None:
+    def __init__(self, share: BatchShare) -> None:
         super().__init__()
-        self.model = Perceptron()
+        self.model, self.share = Perceptron(), share
+        self.register_buffer("samples", torch.zeros((), dtype=torch.int64))  # its checkpoints keep it
 
     def training_step(self, batch: Batch, _: int) -> Tensor:
+        self.samples += self.share.total // self.share.micro_batches
         loss = self.model(**batch)["loss"]
         self.log("loss", loss, on_step=True, on_epoch=False)
         return loss
@@ -65,17 +68,21 @@ class Module(pl.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1, momentum=0.9)
 
     def train_dataloader(self) -> DataLoader[Batch]:
-        sampler = StepSampler(self.global_step, self.trainer.global_rank, self.trainer.world_size)
+        sampler = StepSampler(int(self.samples), self.trainer.global_rank, self.share)
         return DataLoader(Waves(), batch_sampler=sampler)
 
 
 def main(options: argparse.Namespace) -> None:
     pl.seed_everything(0)
-    motley = MotleyCallback(save_every=500, batch_size=GLOBAL_BATCH)
+    gpus = int(os.environ.get("MOTLEY_GPUS_PER_NODE", "1")) * int(os.environ.get("MOTLEY_NUM_NODES", "1"))
+    share = share_batch(GLOBAL_BATCH, gpus)
+    rule = options.lr_scaling
+    motley = MotleyCallback(save_every=500, batch_size=share.total, initial_batch=GLOBAL_BATCH, lr_scaling=rule)
     trainer = pl.Trainer(
         devices=int(os.environ.get("MOTLEY_GPUS_PER_NODE", "1")),
         num_nodes=int(os.environ.get("MOTLEY_NUM_NODES", "1")),
         callbacks=[motley, PrintLoss(options.report_every)],
+        accumulate_grad_batches=share.micro_batches,
         max_epochs=-1,
         max_steps=options.steps,
         use_distributed_sampler=False,
@@ -83,7 +90,7 @@ def main(options: argparse.Namespace) -> None:
         log_every_n_steps=options.report_every,
         enable_progress_bar=False,
     )
-    trainer.fit(Module(), ckpt_path=motley.resume_path())
+    trainer.fit(Module(share), ckpt_path=motley.resume_path())
 
 
 def logger(tracker: str | None) -> Logger | bool:
@@ -101,5 +108,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=20_000)
     parser.add_argument("--report-every", type=int, default=20, metavar="STEPS")
+    parser.add_argument("--lr-scaling", choices=LR_SCALINGS, default="adascale", help="learning rate of a tuned batch")
     parser.add_argument("--track", choices=["wandb", "mlflow"], help="log the loss there, as one run over all attempts")
     main(parser.parse_args())

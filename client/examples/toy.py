@@ -5,7 +5,8 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 
 GLOBAL_BATCH = 48
-"""Samples per step over all ranks: divisible by every number of GPUs that the job may get."""
+"""Samples per step over all ranks, for which the learning rate was chosen, unless Motley tunes the batch: divisible by
+every number of GPUs that the job may get."""
 
 
 class Waves(Dataset[dict[str, Tensor]]):
@@ -29,10 +30,3 @@ class Perceptron(nn.Module):
     def forward(self, x: Tensor, labels: Tensor) -> dict[str, Tensor]:
         logits = self.layers(x)
         return {"loss": nn.functional.binary_cross_entropy_with_logits(logits, labels), "logits": logits}
-
-
-def share(world_size: int) -> int:
-    """Samples per step on one rank."""
-    if GLOBAL_BATCH % world_size:
-        raise SystemExit(f"{world_size} ranks cannot share {GLOBAL_BATCH} samples equally: choose another --gpus.")
-    return GLOBAL_BATCH // world_size

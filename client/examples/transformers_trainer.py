@@ -12,9 +12,10 @@ import torch
 from transformers import Trainer, TrainerCallback, TrainingArguments, set_seed
 
 import tracking
+from motley_client.batch_scaling import LR_SCALINGS, share_batch
 from motley_client.training import checkpoint_dir
 from motley_client.transformers import MotleyCallback
-from toy import Perceptron, Waves, share
+from toy import GLOBAL_BATCH, Perceptron, Waves
 
 
 class PrintLoss(TrainerCallback):
@@ -27,11 +28,13 @@ def main(options: argparse.Namespace) -> int:
     set_seed(0)
     if os.environ.get("RANK", "0") == "0":
         tracking.name_run(options.track)  # the Trainer's own callbacks for W&B and MLflow read the variables
-    motley = MotleyCallback()
+    motley = MotleyCallback(initial_batch=GLOBAL_BATCH, lr_scaling=options.lr_scaling)
+    share = share_batch(GLOBAL_BATCH, int(os.environ.get("WORLD_SIZE", "1")))
     arguments = TrainingArguments(
         str(checkpoint_dir()),
         max_steps=options.steps,
-        per_device_train_batch_size=share(int(os.environ.get("WORLD_SIZE", "1"))),
+        per_device_train_batch_size=share.samples,
+        gradient_accumulation_steps=share.micro_batches,
         learning_rate=0.01,
         lr_scheduler_type="constant",
         use_cpu=not torch.cuda.is_available(),  # or each rank would train alone where there is no GPU
@@ -50,5 +53,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=20_000)
     parser.add_argument("--report-every", type=int, default=20, metavar="STEPS")
+    parser.add_argument("--lr-scaling", choices=LR_SCALINGS, default="adascale", help="learning rate of a tuned batch")
     parser.add_argument("--track", choices=["wandb", "mlflow"], help="log the loss there, as one run over all attempts")
     sys.exit(main(parser.parse_args()))

@@ -11,7 +11,9 @@ from typing import Any
 
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import Checkpoint
+from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 
+from motley_client.gradient_noise import TunedTraining
 from motley_client.training import (
     EXIT_REQUEUE,
     checkpoint_dir,
@@ -27,19 +29,31 @@ class MotleyCallback(Checkpoint):  # type: ignore[misc]  # Lightning is not inst
 
     Lightning calls a `Checkpoint` after all other callbacks, so that their part of the step is done and saved.
 
-    `save_every` saves at every so many steps, too: what a lost node costs. `batch_size` is reported: samples per step
-    on all GPUs. Validation is not interrupted: a checkpoint's grace period should be longer.
+    `save_every` saves at every so many steps, too: what a lost node costs. Validation is not interrupted: a
+    checkpoint's grace period should be longer. `batch_size`, samples per step on all GPUs, is reported, with the noise
+    of its gradients where one GPU holds the model. With `initial_batch`, for which the learning rate was chosen,
+    `lr_scaling` scales the rate by adascale, sqrt, linear or none.
     """
 
     def __init__(
-        self, *, save_every: int | None = None, batch_size: int | None = None, report_period_s: float = 0.5
+        self,
+        *,
+        save_every: int | None = None,
+        batch_size: int | None = None,
+        initial_batch: int | None = None,
+        lr_scaling: str = "none",
+        report_period_s: float = 0.5,
     ) -> None:
         self.path = checkpoint_dir() / "last.ckpt"
         self.save_every = save_every
         self.batch_size = batch_size
+        self.initial_batch = initial_batch
+        self.lr_scaling = lr_scaling
         self.report_period_s = report_period_s
         self._reported_at_s = -report_period_s
         self._step = 0
+        self._tuned: TunedTraining | None = None
+        self._known_noise: dict[str, float] = {}
 
     def resume_path(self) -> Path | None:
         """The checkpoint of an earlier attempt of this job, for `Trainer.fit(ckpt_path=...)`."""
@@ -55,6 +69,21 @@ class MotleyCallback(Checkpoint):  # type: ignore[misc]  # Lightning is not inst
         """
         take_over_sigterm()
         self._step = trainer.global_step
+        if self.batch_size and isinstance(trainer.strategy, DDPStrategy | SingleDeviceStrategy):
+            self._tuned = TunedTraining(
+                pl_module.parameters(),
+                trainer.optimizers,
+                batch=self.batch_size,
+                initial=self.initial_batch,
+                lr_scaling=self.lr_scaling,
+            )
+            self._tuned.load_state_dict(self._known_noise)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"noise": self._tuned.state_dict() if self._tuned else {}}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._known_noise = state_dict.get("noise", {})
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
@@ -62,6 +91,8 @@ class MotleyCallback(Checkpoint):  # type: ignore[misc]  # Lightning is not inst
         if trainer.global_step == self._step:  # gradients are being accumulated, and are in no checkpoint
             return
         self._step = trainer.global_step
+        if self._tuned:
+            self._tuned.step_done()
         if trainer.is_global_zero:
             self._report(trainer, outputs)
         if trainer.strategy.reduce_boolean_decision(should_stop(), all=False) and not _is_last_step(trainer):
@@ -80,7 +111,8 @@ class MotleyCallback(Checkpoint):  # type: ignore[misc]  # Lightning is not inst
         loss = outputs.get("loss") if isinstance(outputs, dict) else None
         if loss is not None:  # of one micro-batch, divided by their number
             loss = loss.item() * trainer.accumulate_grad_batches
-        progress(self._step, epoch=trainer.current_epoch, loss=loss, batch_size=self.batch_size)
+        of_batch = self._tuned.report() if self._tuned else {"batch_size": self.batch_size}
+        progress(self._step, epoch=trainer.current_epoch, loss=loss, **of_batch)
 
 
 def _is_last_step(trainer: Trainer) -> bool:

@@ -69,7 +69,7 @@ class Attempt(TypedDict):
     round_number: int
     rate: float | None
     rate_source: str
-    """Where `rate` comes from: measured, declared, completed, fitted or estimated."""
+    """Where `rate` comes from: measured, declared, completed, fitted, estimated, or assumed, when it is None."""
     measured_rate: float | None
     measures: bool
     batch_size: int
@@ -102,12 +102,14 @@ class RateUsed(TypedDict):
     gpus: int
     nodes: int
     rate: float | None
-    """Steps/s; None, as limits and spread: not known, as the job has reported no steps and declares none."""
+    """Steps/s; None, as limits and spread: assumed, as no rate of the job or its workload is known."""
     low: NotRequired[float | None]
     high: NotRequired[float | None]
     spread: NotRequired[float | None]
     source: str
     runs: NotRequired[int]
+    relative: NotRequired[float]
+    """Steps/s per GPU, as a multiple of those in the slowest configuration."""
     share: float | None
 
 
@@ -342,6 +344,20 @@ class Checkpoints(TypedDict):
     in_time: float | None
 
 
+class RestartCost(TypedDict):
+    """What a restart costs a job, in seconds, and from what that is known."""
+
+    seconds: float
+    stop_s: float
+    start_s: float
+    declared_s: float
+    source: str
+    """`measured`, of its workload, or `declared`."""
+    stops: int
+    starts: int
+    detail: str
+
+
 class DeadlineOutlook(TypedDict):
     """A job's deadline, and the probability that it is done by then, from its forecast."""
 
@@ -365,6 +381,7 @@ class Explanation(TypedDict):
     remaining: NotRequired[Remaining | None]
     placement: NotRequired[PlacementOdds | None]
     checkpoints: NotRequired[Checkpoints | None]
+    restart: NotRequired[RestartCost | None]
     rates_used: list[RateUsed]
     cpu_memory: str
     """Why it has its CPUs and memory; empty unless the round has chosen them."""

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
+from motley_client.gradient_noise import TunedTraining
 from motley_client.training import EXIT_REQUEUE, checkpoint_dir, progress, resume, should_stop
 
 
@@ -22,15 +23,22 @@ class MotleyCallback(TrainerCallback):  # type: ignore[misc]  # Transformers is 
     """Reports progress, and has the Trainer save and end on all ranks at one step when Motley asks the job to stop.
 
     The Trainer's `output_dir` is `checkpoint_dir()`. The loss reported is that of its last log, and so are
-    the numbers beside it, such as eval_loss and learning_rate, as metrics.
+    the numbers beside it, such as eval_loss and learning_rate, as metrics. The noise of gradients is reported where one
+    GPU holds the model. With `initial_batch`, for which the learning rate was chosen, `lr_scaling` scales the rate by
+    adascale, sqrt, linear or none.
     """
 
-    def __init__(self, *, report_period_s: float = 0.5) -> None:
+    def __init__(
+        self, *, initial_batch: int | None = None, lr_scaling: str = "none", report_period_s: float = 0.5
+    ) -> None:
+        self.initial_batch = initial_batch
+        self.lr_scaling = lr_scaling
         self.report_period_s = report_period_s
         self.stopped = False
         self._reported_at_s = -report_period_s
         self._loss: float | None = None
         self._metrics: dict[str, float] = {}
+        self._tuned: TunedTraining | None = None
 
     @property
     def exit_code(self) -> int:
@@ -44,6 +52,16 @@ class MotleyCallback(TrainerCallback):  # type: ignore[misc]  # Transformers is 
     def on_init_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         should_stop()
 
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **of: Any) -> None:
+        if not (args.deepspeed or args.fsdp):  # ranks of these hold parts of the gradients
+            self._tuned = TunedTraining(
+                of["model"].parameters(),
+                [getattr(of["optimizer"], "optimizer", of["optimizer"])],  # Accelerate's has the true one within
+                batch=_samples(args),
+                initial=self.initial_batch,
+                lr_scaling=self.lr_scaling,
+            )
+
     def on_log(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Any = None, **_: Any
     ) -> None:
@@ -52,6 +70,8 @@ class MotleyCallback(TrainerCallback):  # type: ignore[misc]  # Transformers is 
         self._metrics |= {name: value for name, value in numbers.items() if name not in ("loss", "epoch")}
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if self._tuned:
+            self._tuned.step_done()
         if _on_any_rank(should_stop(), args.device) and state.global_step < state.max_steps:
             self.stopped = control.should_save = control.should_training_stop = True
         if state.is_world_process_zero:
@@ -62,11 +82,15 @@ class MotleyCallback(TrainerCallback):  # type: ignore[misc]  # Transformers is 
         last = self.stopped or state.global_step == state.max_steps
         if last or now_s >= self._reported_at_s + self.report_period_s:
             self._reported_at_s = now_s
-            samples = args.train_batch_size * args.world_size * args.gradient_accumulation_steps
-            total = state.max_steps
-            known: dict[str, Any] = {"epoch": state.epoch, "batch_size": samples, "total_steps": total}
+            of_batch = self._tuned.report() if self._tuned else {"batch_size": _samples(args)}
+            known: dict[str, Any] = of_batch | {"epoch": state.epoch, "total_steps": state.max_steps}
             progress(state.global_step, loss=self._loss, metrics=self._metrics, **known)
             self._metrics = {}
+
+
+def _samples(args: TrainingArguments) -> int:
+    """Samples per step on all GPUs."""
+    return int(args.train_batch_size * args.world_size * args.gradient_accumulation_steps)
 
 
 def _newest_checkpoint(folder: Path) -> str | None:

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
+import numpy as np
+
 from estimation.rate_evidence import limits
 from estimation.rates import Source
 from insight_app.explain.attempt_explanations import explain_cpu_memory
@@ -11,7 +13,9 @@ from insight_app.explain.outlooks import checkpoint_outlook, deadline_outlook, p
 from insight_app.explain.queue_outlook import queue_outlook, waking_nodes
 from insight_app.explain.rate_comparison import explain_measurement
 from insight_app.explain.remaining_work import remaining_work
+from insight_app.explain.restart_cost import restart_cost
 from jobs_app.models import Job
+from jobs_app.models.attempt import ROUGH, told_rate
 from jobs_app.models.job import JobQuerySet
 from scheduler_app.models import Round
 from scheduler_app.round.archive import Archived, archive_of
@@ -19,6 +23,7 @@ from scheduler_app.round.reason_texts import ReasonText, names_of, reason_texts,
 from scheduler_app.round.snapshot import Snapshot
 
 JOBS_PER_QUERY = 1000
+UNKNOWN_ESTIMATE = dict.fromkeys(("rate", "low", "high", "spread"))
 
 
 def rows_seen(archived: Archived, jobs: JobQuerySet, rows: Sequence[int]) -> Iterator[int]:
@@ -57,37 +62,40 @@ def _reasons_in(archived: Archived, rows: Sequence[int]) -> dict[str, list[Reaso
 
 
 def rates_used(job: Job, archived: Archived | None) -> list[dict[str, Any]]:
-    """Throughputs that the round used for this job, the fastest per GPU first."""
+    """Throughputs that the round used for this job, as users are told them, the fastest per GPU first."""
     if archived is None or str(job.pk) not in archived.snapshot.jobs:
         return []
     snapshot, shares = archived.snapshot, archived.plan.decision.shares
     row, problem = snapshot.jobs.index(str(job.pk)), snapshot.problem
-    used = [
+    per_gpu = problem.rate[row] / problem.gpus
+    able = [k for k in np.argsort(-per_gpu, kind="stable").tolist() if per_gpu[k] > 0]
+    return [
         {
             "gpu_type": snapshot.type_of(k),
             "gpus": int(problem.gpus[k]),
             "nodes": int(problem.nodes[k]),
             **_estimate_of(snapshot, row, k),
+            "relative": float(per_gpu[k] / per_gpu[able[-1]]),
             "share": None if shares is None else float(shares[row, k]),
         }
-        for k in range(problem.rate.shape[1])
-        if problem.rate[row, k] > 0
+        for k in able
     ]
-    return sorted(used, key=lambda rate: -rate["rate"] / rate["gpus"])
 
 
 def _estimate_of(snapshot: Snapshot, row: int, k: int) -> dict[str, Any]:
     """Estimate of a rate: its mean, its 80 % interval, its source and the number of observations."""
-    rate, evidence = float(snapshot.problem.rate[row, k]), snapshot.evidence
-    spread = float(evidence.spread[row, k])
-    low, high = limits(rate, spread)
-    source, runs = Source(int(snapshot.source[row, k])).name.lower(), int(evidence.runs[row, k])
-    return {"rate": rate, "low": low, "high": high, "spread": spread, "source": source, "runs": runs}
+    evidence, source = snapshot.evidence, Source(int(snapshot.source[row, k]))
+    rate, spread = float(snapshot.problem.rate[row, k]), float(evidence.spread[row, k])
+    name, runs = source.name.lower(), int(evidence.runs[row, k])
+    low, high = (told_rate(limit, name if runs else ROUGH[0]) for limit in limits(rate, spread))
+    if source is Source.ASSUMED:
+        return UNKNOWN_ESTIMATE | {"source": name, "runs": runs}
+    return {"rate": told_rate(rate, name), "low": low, "high": high, "spread": spread, "source": name, "runs": runs}
 
 
 def explain_job(job: Job, now: datetime) -> dict[str, Any]:
     """Explain the job's state: remaining running time, outlook of its placement, and the rates of the last round."""
-    record, attempts = Round.objects.latest_committed(), list(job.attempts.all())
+    record, attempts = Round.objects.latest_committed(), list(job.attempts.select_related("gpu_type"))
     attempt = job.attempts.live().select_related("gpu_type").order_by("-number").first()
     return {
         "state": job.state,
@@ -101,6 +109,7 @@ def explain_job(job: Job, now: datetime) -> dict[str, Any]:
         "placement": placement_odds(job, attempts, now),
         "checkpoints": checkpoint_outlook(job, attempts, now),
         "rates_used": rates_used(job, archive_of(record)) if record else [],
+        "restart": restart_cost(job, attempts),
         "cpu_memory": explain_cpu_memory(attempt),
         "measurement": explain_measurement(attempt),
         "round": record.number if record else None,

@@ -20,6 +20,7 @@ from cluster_app.storage import PLACES, WORDS
 from estimation.rates import Source
 from insight_app.explain.cost_and_time import UNKNOWN, UNKNOWN_RATE, Candidate, Length, cost_and_time, estimated_length
 from insight_app.explain.dry_run_inputs import DryRunInputs, FreeOnNode, read_inputs, row_of
+from jobs_app.models.attempt import told_rate
 from jobs_app.submission.admission import Admitted
 from jobs_app.submission.enqueue import draft
 from jobs_app.submission.submit import admitted
@@ -37,6 +38,7 @@ RATE_NOT_KNOWN = (
     " How fast it runs is not known before it has reported progress, unless it declares rates: until then GPU types "
     "are compared by their specifications, and by what other jobs gain from them."
 )
+ASSUMED = Source.ASSUMED.name.lower()
 NOTHING_HELD = InService([], [], [], {})
 
 
@@ -103,15 +105,22 @@ def _plan(
     note = _note(options, asked, inputs.budget) + _note_of_window(job, options, inputs, job.created_at)
     return {
         "valid": True,
-        "options": [asdict(option if known else _without_rate(option)) for option in options],
+        "options": [asdict(_told(option) if known else _without_rate(option)) for option in options],
         "note": note if known or not able else note + RATE_NOT_KNOWN,
         "cost_and_time": cost_and_time(_candidates(able), length, unknown=UNKNOWN_RATE if job.total_steps else UNKNOWN),
     }
 
 
+def _told(option: PlanOption) -> PlanOption:
+    """The option with its rate in as many digits as its source has."""
+    if option.rate is None or option.source is None:
+        return option
+    return replace(option, rate=told_rate(option.rate, option.source))
+
+
 def _without_rate(option: PlanOption) -> PlanOption:
     """The option of a job whose rate is not known; its place among the others is what is assumed of GPU types."""
-    return replace(option, rate=None, source=None, run_seconds=None, cost=None)
+    return replace(option, rate=None, source=option.source and ASSUMED, run_seconds=None, cost=None)
 
 
 def _candidates(able: Sequence[PlanOption]) -> list[Candidate]:

@@ -173,5 +173,9 @@ def _left_on_types(team: Team) -> dict[int, int]:
 def row_of(job: Job) -> JobRow:
     """Input row of the job, as a round would read it."""
     columns: dict[str, Any] = {name: getattr(job, name, None) for name in JobRow._fields}
-    parsed = {"rates": DeclaredRates.of(job.rates), "sensitivity": DeclaredSensitivity.of(job.sensitivity)}
+    parsed: dict[str, Any] = {
+        "rates": DeclaredRates.of(job.rates),
+        "sensitivity": DeclaredSensitivity.of(job.sensitivity),
+    }
+    parsed |= {"restart_s": job.restore_s}
     return JobRow(**columns | parsed | {"gpus_per_replica": job.replica, "volunteers": places_of(job.volunteers)})

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from math import ceil, isfinite
-from statistics import fmean
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from cluster_app.models import LOST_AFTER, Node
 from estimation.checkpoint_plan import CheckpointTerms, daly_interval, with_notice
 from estimation.interrupted_work import Duration, Interruptions, duration_of, expected_loss
 from estimation.types import Floats
+from insight_app.explain.restart_cost import restart_cost
 from insight_app.start_forecasts.showing import read_forecast
 from jobs_app.models import Attempt, Job
 from scheduler_app.round.node_lifetimes import KnownLifetime, checkpoint_terms, interruptions_of, lifetimes_now
@@ -76,7 +76,7 @@ class CheckpointOutlook:
 def checkpoint_outlook(job: Job, attempts: Sequence[Attempt], now: datetime) -> CheckpointOutlook | None:
     """The outlook of the job's running attempt, all of the job's attempts given; None if none runs."""
     found = running_with_terms(attempts, now)
-    return outlook_of(job, *found, restore_s=restore_s_of(job, attempts), now=now) if found else None
+    return outlook_of(job, *found, restore_s=_restore_s(job, attempts), now=now) if found else None
 
 
 def running_with_terms(attempts: Sequence[Attempt], now: datetime) -> tuple[Attempt, CheckpointTerms] | None:
@@ -129,14 +129,10 @@ def _work_left_s(job: Job, attempt: Attempt) -> float | None:
     return max(job.total_steps - max(attempt.step or 0, job.step or 0), 0) / rate
 
 
-def restore_s_of(job: Job, attempts: Sequence[Attempt]) -> float:
-    """Mean seconds from launch to first progress over the attempts that resumed; before the first, as declared."""
-    took = [
-        max((attempt.first_step_at - attempt.launched_at).total_seconds(), 0.0)
-        for attempt in attempts
-        if attempt.number > 1 and attempt.launched_at and attempt.first_step_at
-    ]
-    return fmean(took) if took else job.restore_s
+def _restore_s(job: Job, attempts: Sequence[Attempt]) -> float:
+    """Expected seconds from launch to first step where it runs; a node that is lost stops at once."""
+    found = restart_cost(job, attempts)
+    return found.time.start_s if found else job.restore_s
 
 
 ALIKE = 1.5
@@ -190,7 +186,7 @@ def placement_odds(job: Job, attempts: Sequence[Attempt], now: datetime) -> Plac
         return None
     attempt, terms = found
     others = compared(_others(attempt, now), terms.interruptions, len(attempt.nodes))
-    restore_s = restore_s_of(job, attempts)
+    restore_s = _restore_s(job, attempts)
 
     def odds(node: str, interruptions: Interruptions) -> NodeOdds:
         on_it = CheckpointTerms(interruptions, terms.cost_s)

@@ -4,22 +4,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jobs_app.models import Attempt, Job
-
-OF_OTHERS = {Attempt.RateSource.ESTIMATED, Attempt.RateSource.COMPLETED}
-"""Sources of rates that need nothing of the workload itself; what was measured of it are their `runs`."""
+from jobs_app.models import Attempt
 
 
 @dataclass(frozen=True)
 class RateComparison:
-    """Throughput in one configuration; `relative`: per GPU, as a multiple of the slowest; `price`: the shadow price."""
+    """Throughput in one configuration; `relative`: per GPU, as a multiple of the slowest; `price`: the shadow price.
+
+    Without a rate of the workload there are no steps/s, and `relative` is by specifications and other workloads.
+    """
 
     gpu_type: str
     gpus: int
     nodes: int
-    rate: float
-    low: float
-    high: float
+    rate: float | None
+    low: float | None
+    high: float | None
     relative: float
     source: str
     runs: int
@@ -32,8 +32,6 @@ def compare_rates(
     rates: Iterable[Mapping[str, Any]], *, current: str | None, prices: Mapping[str, float]
 ) -> list[RateComparison]:
     """Throughputs that the latest round used, the fastest per GPU first."""
-    rates = list(rates)
-    slowest = min((rate["rate"] / rate["gpus"] for rate in rates), default=1.0)
     return [
         RateComparison(
             gpu_type=rate["gpu_type"],
@@ -42,7 +40,7 @@ def compare_rates(
             rate=rate["rate"],
             low=rate["low"],
             high=rate["high"],
-            relative=rate["rate"] / rate["gpus"] / slowest,
+            relative=rate["relative"],
             source=rate["source"],
             runs=rate["runs"],
             share=rate["share"],
@@ -53,19 +51,6 @@ def compare_rates(
     ]
 
 
-def has_no_steps(job: Job, rates: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether nothing is known of the job's steps: any rate of it is made of specifications and of other workloads."""
-    rates = list(rates)
-    silent = job.step_at is None and not job.total_steps
-    return silent and bool(rates) and all(rate["source"] in OF_OTHERS and not rate["runs"] for rate in rates)
-
-
-def known_rates(job: Job, rates: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rates for pages and REST: null (not known) if nothing is known of the job's steps."""
-    unknown = dict.fromkeys(("rate", "low", "high", "spread")) if has_no_steps(job, rates) else {}
-    return [{**rate, **unknown} for rate in rates]
-
-
 def explain_placement(rows: Sequence[RateComparison]) -> str:
     """One sentence on why the job runs where it does; empty where no round has considered the job."""
     if not rows:
@@ -74,14 +59,21 @@ def explain_placement(rows: Sequence[RateComparison]) -> str:
     speeds = ", ".join(
         f"{kind.upper()} {row.relative:.2g}x" for kind, row in sorted(by_type.items(), key=lambda i: -i[1].relative)
     )
-    held = next((row for row in rows if row.is_current), None)
+    held, of_what = next((row for row in rows if row.is_current), None), _of_what(rows)
     if held is None:
-        return f"Throughput per GPU: {speeds}."
+        return f"{of_what}: {speeds}."
     if len(by_type) == 1:
         return f"It runs on {held.gpu_type.upper()}, the only type in service on which it can."
     if held.gpu_type == rows[0].gpu_type:
-        return f"Throughput per GPU: {speeds}; it runs on {held.gpu_type.upper()}, its fastest type."
-    return f"Throughput per GPU: {speeds}; it runs on {held.gpu_type.upper()} because {_because(rows, held)}."
+        return f"{of_what}: {speeds}; it runs on {held.gpu_type.upper()}, its fastest type."
+    return f"{of_what}: {speeds}; it runs on {held.gpu_type.upper()} because {_because(rows, held)}."
+
+
+def _of_what(rows: Sequence[RateComparison]) -> str:
+    """What the speeds of the sentence are."""
+    if all(row.rate is None for row in rows):
+        return "Speed per GPU by the types' specifications and other workloads, as no rate of its workload is known yet"
+    return "Throughput per GPU"
 
 
 def explain_measurement(attempt: Attempt | None) -> str:

@@ -79,7 +79,7 @@ def _job(history: History, job: JobRow, rates: Sequence[KnownRate], began: datet
         gpu_types=_types(history, job, rates),
         spread=GangSpread.UNEVEN if job.uneven_gang else GangSpread.EQUAL,
         program=Program(naming("workload", job.workload), rates=tuple(rates)),
-        restart_s=job.restore_s,
+        restart_s=job.restart_s,
         total_steps=steps,
         weight=job.weight,
         team=naming("team", team.name),

@@ -71,6 +71,7 @@ class Attempt(models.Model):
         COMPLETED = "completed", "completed from other workloads"
         FITTED = "fitted", "fitted to the workload's step times"
         ESTIMATED = "estimated", "estimated from the GPU types' specifications"
+        ASSUMED = "assumed", "assumed, as no rate of the workload is known"
 
     class CpuMemory(models.TextChoices):
         """How the round chose its CPUs and memory; empty: as the job asked."""
@@ -176,7 +177,9 @@ class Attempt(models.Model):
                 name="attempt_cpu_memory_known",
             ),
             models.CheckConstraint(
-                condition=Q(rate_source__in=("", "measured", "declared", "completed", "fitted", "estimated")),
+                condition=Q(
+                    rate_source__in=("", "measured", "declared", "completed", "fitted", "estimated", "assumed")
+                ),
                 name="attempt_rate_source_known",
             ),
             models.CheckConstraint(condition=Q(gone_at=None) | Q(state="ended"), name="attempt_gone_only_when_ended"),
@@ -205,11 +208,32 @@ class Attempt(models.Model):
         return self.rate / self.step_worth
 
     @property
+    def expected_rate(self) -> float | None:
+        """Steps/s that users are told to expect, at its own batch size; None: not known."""
+        return told_rate(self.own_rate, self.rate_source) if self.rate else None
+
+    @property
+    def told_rate(self) -> float | None:
+        """Steps/s (of the initial batch) that the round counted on, as users are told it."""
+        return told_rate(self.rate, self.rate_source)
+
+    @property
     def measured_rate(self) -> float | None:
         """Measured steps/s from the first to the last progress report; None before the second."""
         if not (self.step_at and self.first_step_at and self.step_at > self.first_step_at):
             return None
         return ((self.step or 0) - (self.first_step or 0)) / (self.step_at - self.first_step_at).total_seconds()
+
+
+ROUGH = (Attempt.RateSource.ESTIMATED, Attempt.RateSource.COMPLETED)
+"""Sources of rates that are known by other GPUs alone: a third digit would mean nothing."""
+
+
+def told_rate(rate: float, source: str) -> float | None:
+    """A rate as users are told it: not at all if it is assumed, with two digits if it is known by other GPUs alone."""
+    if source == Attempt.RateSource.ASSUMED:
+        return None
+    return float(f"{rate:.2g}") if source in ROUGH else rate
 
 
 STOPPED = (Attempt.Outcome.PREEMPTED, Attempt.Outcome.MOVED, Attempt.Outcome.REQUEUED)

@@ -173,7 +173,7 @@ def _candidates(rows: InputRows, snapshot: Snapshot, plan: Plan, trials: Trials)
 
 def _may_measure(job: JobRow) -> bool:
     """Whether it can leave the configuration again at little cost, and its rate depends on that alone."""
-    may_leave = job.preemptible and job.deadline is None and job.restore_s < MEASUREMENT_S
+    may_leave = job.preemptible and job.deadline is None and job.restart_s < MEASUREMENT_S
     return may_leave and not (job.gpus_per_replica.several or job.batch_size or job.uneven_gang)
 
 

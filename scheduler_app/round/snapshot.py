@@ -195,7 +195,7 @@ def _problem(
         unlock_s=options.unlock_s,
         gpus_per_replica=gpus_per_replica,
         most_replicas=most_replicas(rows, service, jobs),
-        restart_s=np.array([job.restore_s for job in jobs], dtype=float),
+        restart_s=np.array([job.restart_s for job in jobs], dtype=float),
         restarts=np.array([max(job.attempt_count - 1, 0) for job in jobs], dtype=np.int64),
         deadline_s=np.array(deadline_s, dtype=float),
         limit_s=_limit_s(jobs, held_s),

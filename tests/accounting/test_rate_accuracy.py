@@ -73,7 +73,7 @@ def test_a_round_records_where_the_rate_came_from_that_it_counted_on(lab: Lab, j
     declared = lab.submit(UNTIL_LET_GO, name="declared", rates={"a100": 4.0})
     lab.tick()
     sources = dict(Attempt.objects.values_list("job", "rate_source"))
-    assert sources == {job.pk: Source.ESTIMATED, declared.pk: Source.DECLARED}
+    assert sources == {job.pk: Source.ASSUMED, declared.pk: Source.DECLARED}
 
 
 @pytest.mark.usefixtures("plain_static")

@@ -169,12 +169,20 @@ def test_a_start_that_was_forecast_before_the_job_was_held_or_started_is_left_ou
     assert "starts" not in motley("ps").stdout
 
 
-def test_a_rate_that_is_not_known_has_no_source() -> None:
-    used = {"gpu_type": "a100", "gpus": 1, "nodes": 1, "rate": None, "source": "completed", "share": None, "runs": 0}
+def test_a_rate_that_is_not_known_says_what_types_are_compared_by() -> None:
+    used = {
+        "gpu_type": "a100",
+        "gpus": 1,
+        "nodes": 1,
+        "rate": None,
+        "source": "assumed",
+        "relative": 2.9,
+        "share": None,
+    }
     said = Console(width=200, file=io.StringIO(), record=True)
     said.print(_rates_table([used]))  # type: ignore[list-item]
     shown = said.export_text()
-    assert ("not known" in shown, "completed" in shown) == (True, False)
+    assert all(words in shown for words in ("not known", "assumed", "2.9x"))
 
 
 def test_ps_of_nothing_says_so(motley: Motley) -> None:

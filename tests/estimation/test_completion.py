@@ -67,7 +67,7 @@ def test_a_workload_that_scales_as_some_others_do_gains_from_a_type_as_they_do()
 def test_a_workload_that_ran_nowhere_has_the_relative_rates_of_the_others(machines: Machines) -> None:
     rate, source = workload_rates(machines, Knowledge(), factors(workloads(20, a100=1.5)))
     assert rate[A_ONE] / rate[V_ONE] == pytest.approx(1.5, rel=0.1)
-    assert source[A_ONE] == Source.COMPLETED
+    assert source[A_ONE] == Source.ASSUMED
 
 
 def test_measured_and_declared_rates_stay_as_they_are(machines: Machines) -> None:

@@ -7,7 +7,6 @@ from cluster_app.models import GpuType
 from estimation.gpu_specifications import GPU_SPECIFICATIONS
 from insight_app.explain.decisions import explain_job
 from insight_app.explain.dry_run import dry_run
-from insight_app.explain.rate_comparison import known_rates
 from jobs_app.models import Job, Throughput
 from scheduler_app.round.known_workloads import MOST_WORKLOADS, KnownRate, rate_factors
 from tests.service_lab import Lab
@@ -62,9 +61,9 @@ def test_rates_that_are_of_other_workloads_alone_are_not_told_of_a_job_without_s
     cluster.round()
     told = {}
     for job in (silent, second):
-        rates = known_rates(job, explain_job(job, timezone.now())["rates_used"])
+        rates = explain_job(job, timezone.now())["rates_used"]
         told[job.workload] = {rate["source"]: rate["rate"] is not None for rate in rates}
-    assert told == {"unheard": {"completed": False}, "new": {"measured": True, "completed": True}}
+    assert told == {"unheard": {"assumed": False}, "new": {"measured": True, "completed": True}}
 
 
 def test_the_dry_run_has_the_rates_of_the_round(cluster: Lab, first: Job) -> None:
@@ -91,4 +90,4 @@ def test_a_workload_of_which_several_batches_were_measured_tells_nothing_of_the_
         Throughput.objects.filter(pk=row.pk).update(batch_size=number)
     job = cluster.submit("sleep 1000")
     cluster.running(job)
-    assert {rate["source"] for rate in explain_job(job, timezone.now())["rates_used"]} == {"estimated"}
+    assert {rate["source"] for rate in explain_job(job, timezone.now())["rates_used"]} == {"assumed"}

@@ -44,7 +44,7 @@ def test_a_rate_of_which_nothing_is_known_is_not_told(cluster: Lab) -> None:
     plan = dry_run(SPEC | {"name": "hello", "command": "echo hi", "total_steps": 100}, owner=cluster.user())
     found = {option["gpu_type"]: option for option in plan["options"]}
     a100 = found["a100"]
-    assert (a100["rate"], a100["source"], a100["run_seconds"], a100["cost"]) == (None, None, None, None)
+    assert (a100["rate"], a100["source"], a100["run_seconds"], a100["cost"]) == (None, "assumed", None, None)
     assert (a100["nodes"], a100["can_start_now"], a100["preferred"]) == (1, True, True)
     assert "not known before it has reported progress" in plan["note"]
     assert (plan["cost_and_time"].options, plan["cost_and_time"].why_none) == ([], UNKNOWN_RATE)

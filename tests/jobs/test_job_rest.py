@@ -229,13 +229,17 @@ def test_an_explanation_has_reasons_and_rates(cluster: Lab, ada: APIClient) -> N
     assert [(rate["rate"], rate["source"]) for rate in found["rates_used"]] == [(5.0, "declared")]
 
 
-def test_a_job_without_steps_is_told_no_rates(cluster: Lab, ada: APIClient) -> None:
+@pytest.mark.parametrize("declared", [{}, {"total_steps": 600}])
+def test_a_job_of_which_no_rate_is_known_is_told_none(cluster: Lab, ada: APIClient, declared: dict[str, int]) -> None:
     """Nothing is known of how fast a `sleep` is; what the round counted with is made of its GPUs' specifications."""
-    job = cluster.submit("sleep 600")
+    job = cluster.submit("sleep 600", **declared)
     cluster.decide()
     rates = ada.get(f"/api/v1/jobs/{job.pk}/explain").json()["rates_used"]
     assert rates
-    assert {(rate["gpu_type"], rate["rate"], rate["source"]) for rate in rates} == {("a100", None, "estimated")}
+    assert {(rate["gpu_type"], rate["rate"], rate["source"]) for rate in rates} == {("a100", None, "assumed")}
+    assert all(rate["relative"] >= 1 and rate["high"] is None for rate in rates)
+    attempt = ada.get(f"/api/v1/jobs/{job.pk}").json()["attempts"][-1]
+    assert (attempt["rate"], attempt["rate_source"]) == (None, "assumed")
 
 
 def test_a_session_in_a_job_that_does_not_run_is_refused_with_why(cluster: Lab, ada: APIClient) -> None:

@@ -185,8 +185,8 @@ def test_a_bar_of_nothing_is_empty():
 
 ESTIMATE: dict[str, Any] = {"gpus": 2, "nodes": 1, "low": 0.0, "high": 100.0, "runs": 0}
 RATES: list[dict[str, Any]] = [
-    ESTIMATE | {"gpu_type": "a100", "rate": 58.0, "source": "declared", "share": 0.2},
-    ESTIMATE | {"gpu_type": "v100", "rate": 20.0, "source": "measured", "share": 0.8},
+    ESTIMATE | {"gpu_type": "a100", "rate": 58.0, "relative": 2.9, "source": "declared", "share": 0.2},
+    ESTIMATE | {"gpu_type": "v100", "rate": 20.0, "relative": 1.0, "source": "measured", "share": 0.8},
 ]
 
 
@@ -210,6 +210,13 @@ def test_a_job_with_one_type_is_not_told_that_it_is_the_fastest():
 
 def test_a_job_on_its_fastest_type_is_told_so():
     assert explain_placement(compare_rates(RATES, current="a100", prices={})).endswith("its fastest type.")
+
+
+def test_speeds_without_a_known_rate_say_by_what_types_are_compared():
+    assumed = [rate | {"rate": None, "source": "assumed"} for rate in RATES]
+    words = explain_placement(compare_rates(assumed, current="a100", prices={}))
+    assert words.startswith("Speed per GPU by the types' specifications and other workloads, as no rate")
+    assert words.endswith("A100 2.9x, V100 1x; it runs on A100, its fastest type.")
 
 
 def test_nothing_is_said_of_a_job_that_no_round_considered():

@@ -113,7 +113,7 @@ def test_the_plan_counts_on_the_same_rate_as_the_round(lab: Lab, first: Job) -> 
     spec = {"name": "job", "command": PRINT_AND_WAIT, "gpus": 2, "batch_size": BATCH, "workload": first.workload}
     planned = dry_run(spec, owner=first.owner)["options"][0]
     job = second(lab, first, gpus=2)
-    assert planned["rate"] == pytest.approx(lab.attempts(job)[-1].rate)
+    assert planned["rate"] == pytest.approx(lab.attempts(job)[-1].told_rate)
     assert explain_job(job, timezone.now())["rates_used"][0]["rate"] == pytest.approx(planned["rate"])
 
 

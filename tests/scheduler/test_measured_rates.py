@@ -35,11 +35,11 @@ def reporting(lab: Lab) -> Job:
     return job
 
 
-def test_an_unknown_rate_is_estimated(lab: Lab) -> None:
+def test_a_rate_of_which_nothing_is_known_is_assumed(lab: Lab) -> None:
     lab.node("n1")
     job = lab.submit("sleep 1000")
     lab.running(job)
-    assert source(job) == "estimated"
+    assert source(job) == "assumed"
 
 
 def test_a_declared_rate_is_believed_at_first(lab: Lab) -> None:

@@ -22,7 +22,6 @@ from accounting_app.fairness.budgets import with_budget_notes
 from insight_app.explain.decisions import explain_job
 from insight_app.explain.dry_run import dry_run_of_admitted
 from insight_app.explain.plan_forecast import forecast_plan
-from insight_app.explain.rate_comparison import known_rates
 from insight_app.explain.solve_slots import solve_slots
 from insight_app.explain.what_if import what_would_start
 from insight_app.start_forecasts.showing import ShownForecast, read_forecasts
@@ -238,7 +237,6 @@ class ExplainView(GenericAPIView[Job]):
         """Explain the state of a job: reasons with numbers, and the throughputs that the latest round used."""
         job, asked = get_object_or_404(jobs_seen_by(request), pk=pk), query_of(request, ExplainQuery)
         explanation = explain_job(job, timezone.now())
-        explanation["rates_used"] = known_rates(job, explanation["rates_used"])
         if asked.get("would_start"):
             with solve_slots.slot_for(caller(request)):
                 explanation["would_start"] = what_would_start(job, timezone.now())

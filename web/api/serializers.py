@@ -181,8 +181,8 @@ class RateUsed(serializers.Serializer[Any]):
     nodes = serializers.IntegerField()
     rate = serializers.FloatField(
         allow_null=True,
-        help_text="Steps/s of the whole job; null, as limits and spread: not known, as it has reported no steps and "
-        "declares none.",
+        help_text="Steps/s of the whole job; with two digits if estimated or completed; null, as limits and spread, if "
+        "assumed: no rate of the job or its workload is known.",
     )
     low = serializers.FloatField(
         allow_null=True, help_text="Four of five runs lie between this and `high`, if the estimate is right."
@@ -191,6 +191,7 @@ class RateUsed(serializers.Serializer[Any]):
     spread = serializers.FloatField(allow_null=True, help_text="Standard deviation of the logarithm of the rate.")
     source = serializers.ChoiceField(Attempt.RateSource.choices)  # type: ignore[assignment]  # a field's own
     runs = serializers.IntegerField(help_text="Attempts of the workload behind it; 0: none, or not counted.")
+    relative = serializers.FloatField(help_text="Steps/s per GPU, as a multiple of those in the slowest configuration.")
     share = serializers.FloatField(
         allow_null=True, help_text="Fraction of time in this configuration; null if the policy has no shares."
     )
@@ -331,6 +332,19 @@ class CheckpointsAnswer(serializers.Serializer[Any]):
     )
 
 
+class RestartAnswer(serializers.Serializer[Any]):
+    """What a restart costs the job where it is, or was last."""
+
+    seconds = serializers.FloatField(help_text="Expected; `stop_s` and `start_s` together.")
+    stop_s = serializers.FloatField(source="time.stop_s", help_text="From the request to stop until it has ended.")
+    start_s = serializers.FloatField(source="time.start_s", help_text="From the launch to the first step it reports.")
+    declared_s = serializers.FloatField(help_text="Time to restore that it declares, or the default.")
+    source = serializers.ChoiceField([(name, name) for name in ("measured", "declared")])  # type: ignore[assignment]  # a field's own
+    stops = serializers.IntegerField(source="time.stops", help_text="Measured stops of its workload behind it.")
+    starts = serializers.IntegerField(source="time.starts", help_text="Measured starts of its workload behind it.")
+    detail = serializers.CharField(help_text="The same in words.")
+
+
 class Explanation(serializers.Serializer[Any]):
     """Why a job is in its state, and its throughput by configuration."""
 
@@ -350,6 +364,7 @@ class Explanation(serializers.Serializer[Any]):
         allow_null=True, help_text="Null unless it runs, and nodes of its type stay longer or shorter than its own."
     )
     checkpoints = CheckpointsAnswer(allow_null=True, help_text="Null unless it runs.")
+    restart = RestartAnswer(allow_null=True, help_text="Null for a job that has ended.")
     rates_used = RateUsed(many=True)
     cpu_memory = serializers.CharField(
         allow_blank=True,

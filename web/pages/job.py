@@ -23,8 +23,9 @@ from insight_app.explain.array_progress import array_progress
 from insight_app.explain.attempt_explanations import amount_of, cancel_cost, shortage_of
 from insight_app.explain.decisions import explain_job
 from insight_app.explain.outlooks import checkpoint_outlook, placement_odds
-from insight_app.explain.rate_comparison import compare_rates, explain_placement, has_no_steps
+from insight_app.explain.rate_comparison import compare_rates, explain_placement
 from insight_app.explain.remaining_work import remaining_work
+from insight_app.explain.restart_cost import restart_cost
 from insight_app.explain.solve_slots import solve_slots
 from insight_app.explain.start_stages import CAUSES as START_CAUSES
 from insight_app.explain.start_stages import start_bars
@@ -172,6 +173,7 @@ def _overview(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -
         "remaining": remaining_work(job, attempts, now),
         "checkpoints": checkpoint_outlook(job, attempts, now),
         "placement": placement_odds(job, attempts, now),
+        "restart": restart_cost(job, attempts),
         "array": array_progress(job.array_id, Job.objects.all(), now) if job.array_id else None,
         "energy_j": energy_j(attempts),
         "energy_of_ended": energy_of_ended(attempts),
@@ -203,9 +205,7 @@ def _why(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Con
     explanation, record = explain_job(job, timezone.now()), Round.objects.latest_committed()
     live = [attempt for attempt in attempts if attempt.state != Attempt.State.ENDED]
     current = live[-1].gpu_type.name if live else None
-    no_steps = has_no_steps(job, explanation["rates_used"])
-    used = [] if no_steps else explanation["rates_used"]
-    rows = compare_rates(used, current=current, prices=record.prices if record else {})
+    rows = compare_rates(explanation["rates_used"], current=current, prices=record.prices if record else {})
     placed = explanation["placement"]
     odds = f"{placed.detail.capitalize()}." if placed else ""
     sentences = [explain_placement(rows), explanation["measurement"], explanation["cpu_memory"], odds]
@@ -216,7 +216,7 @@ def _why(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Con
         "why_no_forecast": "" if explanation["outlook"] or job.state != Job.State.QUEUED else why_none(job),
         "rates": rows,
         "has_shares": any(row.share is not None for row in rows),
-        "no_steps": no_steps,
+        "no_rate_known": bool(rows) and all(row.rate is None for row in rows),
         "explain_placement": " ".join(filter(None, sentences)),
         "round": record,
     }

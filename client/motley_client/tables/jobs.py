@@ -299,6 +299,7 @@ def explanation(job: Job, answer: Explanation, *, now: datetime) -> RenderableTy
         *_remaining(answer.get("remaining")),
         ("placement", in_local_zone(placement["detail"]) if (placement := answer.get("placement")) else ""),
         *_checkpoints(answer.get("checkpoints"), forecast=answer.get("deadline")),
+        ("a restart costs", restart["detail"] if (restart := answer.get("restart")) else ""),
         ("latest round", "" if job["finished_at"] else number(answer["round"], "{}")),
         *_would_start(answer.get("would_start")),
     ]
@@ -459,7 +460,7 @@ def _option_row(option: PlanOption) -> Sequence[Cell]:
         _gpus_of_option(option),
         str(option["nodes"] or ""),
         number(option["rate"]) or ("not known" if option["nodes"] else ""),
-        "" if option["rate"] is None else option["source"] or "",
+        option["source"] or "",
         three_digits(option["cost_per_hour"]),
         "" if option["run_seconds"] is None else duration(option["run_seconds"]),
         three_digits(option["cost"]),
@@ -476,13 +477,14 @@ def _gpus_of_option(option: PlanOption) -> str:
 
 
 def _rates_table(rates: Iterable[RateUsed]) -> RenderableType:
-    headings = ("GPUS", "NODES", "STEPS/S", "RATE SOURCE", "SHARE OF TIME")
+    headings = ("GPUS", "NODES", "STEPS/S", "PER GPU", "RATE SOURCE", "SHARE OF TIME")
     rows = [
         (
             f"{used['gpus']} {used['gpu_type']}",
             str(used["nodes"]),
             _rate_with_limits(used),
-            "" if used["rate"] is None else f"{used['source']}{_on_runs(used.get('runs', 0))}",
+            number(used.get("relative"), "{:.1f}x"),
+            f"{used['source']}{_on_runs(used.get('runs', 0))}",
             number(used["share"], "{:.0%}"),
         )
         for used in rates

@@ -75,7 +75,8 @@ class JobRow(NamedTuple):
     reported_total_steps: int | None
     step: int
     grace_s: int
-    restore_s: float
+    restart_s: float
+    """Of a restart: measured of its workload, else as declared."""
     preemptible: bool
     uneven_gang: bool
     weight: float

@@ -19,6 +19,7 @@ from jobs_app.models.job import JobQuerySet
 from jobs_app.submission.volunteers import volunteers_now
 from scheduler_app.round.inputs.job_row import DeclaredRates, DeclaredSensitivity, JobRow
 from scheduler_app.round.inputs.rows import AttemptRow, NodeRow
+from scheduler_app.round.restart_times import KnownRestarts, read_restarts
 
 CACHE_SIZE = 50_000
 """Parsed documents in each cache; most jobs of a round were in the previous one."""
@@ -58,10 +59,11 @@ JOB_DOCUMENTS: Parsers = {
 }
 OF_OTHERS: Mapping[Any, Any] = {
     "at_a_time": "array__at_a_time",
+    "restart_s": "restore_s",
     "array_tasks": F("array__end") - F("array__start") + 1,
     "volunteers": volunteers_now(),
 }
-"""Columns of a job's row that its array has, or its team may narrow."""
+"""Columns of a job's row that have another name, that its array has, or that its team may narrow."""
 Row = TypeVar("Row", AttemptRow, JobRow)
 
 
@@ -94,7 +96,17 @@ def read_job_rows(jobs: JobQuerySet, nodes: Sequence[NodeRow], unreadable: dict[
         "volunteers": partial(_places_beyond, _everywhere(nodes)),
     }
     fields = [OF_OTHERS.get(name, name) for name in _columns(JobRow, JOB_DOCUMENTS)]
-    return list(_parsed(JobRow, documents, jobs.order_by("id").values_list(*fields), unreadable))
+    rows = list(_parsed(JobRow, documents, jobs.order_by("id").values_list(*fields), unreadable))
+    return with_restart_times(rows, read_restarts()) if rows else rows
+
+
+def with_restart_times(rows: Iterable[JobRow], known: KnownRestarts) -> list[JobRow]:
+    """The jobs, what each declares of restarts replaced where some of its workload were measured."""
+    return [row._replace(restart_s=_restart_s(row, known)) for row in rows]
+
+
+def _restart_s(row: JobRow, known: KnownRestarts) -> float:
+    return known.of(row.team_id, row.workload, row.restart_s, job=row.id, gpu_types=row.gpu_types).seconds
 
 
 def _everywhere(nodes: Sequence[NodeRow]) -> frozenset[str]:

@@ -1,0 +1,114 @@
+r"""Tuned batches: how one is shared among GPUs, what its gradient noise is, and which learning rate suits it.
+
+Standard library only. Of n gradients of equal parts of a batch, with the mean of their squared norms s and the squared
+norm of their mean q, unbiased estimates of the variance of a batch's gradient and of the squared norm of the true
+gradient are
+
+.. math::
+    v = \frac{s - q}{n - 1}, \qquad g = q - v
+
+References
+----------
+.. [1] McCandlish et al., 2018, "An Empirical Model of Large-Batch Training", appendix A.1 (the estimates).
+.. [2] Johnson et al., 2020, "AdaScale SGD: A User-Friendly Algorithm for Distributed Training", section 3 (the gain).
+"""
+
+from collections.abc import Mapping
+from math import sqrt
+from typing import Any, NamedTuple
+
+from motley_client.training import TrainingError, batch_size, micro_batches
+
+LR_SCALINGS = ("adascale", "sqrt", "linear", "none")
+LEAST_MEASUREMENTS = 5
+"""Before these the noise is not told: the first estimates may be far off."""
+
+
+class BatchShare(NamedTuple):
+    """The global batch, and how it is worked off: so many micro-batches a rank and step, of so many samples each."""
+
+    total: int
+    micro_batches: int
+    samples: int
+
+
+def share_batch(default: int, ranks: int) -> BatchShare:
+    """The batch that Motley chose, else `default`, shared among so many ranks."""
+    total, parts = batch_size(default), micro_batches()
+    if total % (ranks * parts):
+        raise TrainingError(
+            f"{ranks} ranks cannot share a batch of {total} samples equally in {parts} parts each: "
+            "choose a batch_size that every number of GPUs of the job divides, or allow it fewer numbers of GPUs."
+        )
+    return BatchShare(total, parts, total // (ranks * parts))
+
+
+class GradientNoise(NamedTuple):
+    """Squared norm of the gradient, and its variance over batches of the size that was measured."""
+
+    sqr: float
+    var: float
+
+
+def noise_of_parts(mean_of_sqr: Any, sqr_of_mean: Any, parts: int) -> tuple[Any, Any]:
+    """Estimates of squared norm and variance from equal parts of one batch; numbers, or tensors of one number."""
+    var = (mean_of_sqr - sqr_of_mean) / (parts - 1)
+    return sqr_of_mean - var, var
+
+
+class SmoothedNoise:
+    """Fading means of both estimates: their ratio is what matters, and a single one says little.
+
+    `smoothing` is the part that is kept at each measurement. Tensors stay on their device until `value` is asked for.
+    """
+
+    def __init__(self, smoothing: float = 0.95) -> None:
+        self.smoothing = smoothing
+        self.measurements = 0
+        self._sqr: Any = 0.0
+        self._var: Any = 0.0
+
+    def add(self, sqr: Any, var: Any) -> None:
+        self.measurements += 1
+        self._sqr = self.smoothing * self._sqr + (1 - self.smoothing) * sqr
+        self._var = self.smoothing * self._var + (1 - self.smoothing) * var
+
+    @property
+    def value(self) -> GradientNoise | None:
+        """The means, corrected for their start at 0; None: too few were measured, or they are not finite."""
+        if self.measurements < LEAST_MEASUREMENTS:
+            return None
+        weight = 1 - self.smoothing**self.measurements
+        sqr, var = float(self._sqr) / weight, float(self._var) / weight
+        return GradientNoise(max(sqr, 0.0), max(var, 0.0)) if sqr - sqr == var - var == 0 else None
+
+    def state_dict(self) -> dict[str, float]:
+        return {"measurements": self.measurements, "sqr": float(self._sqr), "var": float(self._var)}
+
+    def load_state_dict(self, state: Mapping[str, float]) -> None:
+        self.measurements, self._sqr, self._var = int(state["measurements"]), state["sqr"], state["var"]
+
+
+def learning_rate_factor(rule: str, batch: int, initial: int, noise: GradientNoise | None = None) -> float:
+    """By what the learning rate of the initial batch is multiplied for this one.
+
+    `adascale` is the number of initial steps that one step is worth: 1 where larger batches bring nothing, the ratio of
+    the batches where the gradient is all noise; 1 as long as the noise is not known.
+    """
+    ratio = batch / initial
+    if rule == "linear":
+        return ratio
+    if rule == "sqrt":
+        return sqrt(ratio)
+    if rule == "adascale":
+        return _gain(ratio, noise) if noise else 1.0
+    if rule == "none":
+        return 1.0
+    raise TrainingError(f"lr_scaling={rule!r} is not known: choose one of {', '.join(LR_SCALINGS)}.")
+
+
+def _gain(ratio: float, noise: GradientNoise) -> float:
+    """AdaScale's gain; `noise` is that of the present batch, `ratio` times as large as the initial one."""
+    initial_var = noise.var * ratio
+    above, below = initial_var + noise.sqr, noise.var + noise.sqr
+    return above / below if below > 0 else 1.0

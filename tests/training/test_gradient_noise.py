@@ -1,0 +1,53 @@
+"""The gradient noise that PyTorch trainings measure is the true one of a known problem, however the batch is shared."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.engines.slurm_cluster import free_ports
+from tests.training.training_lab import CLIENT
+
+SCRIPT = Path(__file__).with_name("known_noise.py")
+SQR, VAR = 64 * 0.5**2, 64 * 4.0 / 32
+"""Of the script's problem, for its batches of 32."""
+RATIO = 32 / 8
+GAIN = (VAR * RATIO + SQR) / (VAR + SQR)
+WITHIN = 1.5
+
+
+def measured(python: Path, *options: str, ranks: int = 1) -> dict[str, float]:
+    """What rank 0 prints."""
+    env = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(CLIENT),
+        "OMP_NUM_THREADS": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_ports(1)),
+    }
+    shares = [env if ranks == 1 else env | {"RANK": str(rank), "WORLD_SIZE": str(ranks)} for rank in range(ranks)]
+    started = [
+        subprocess.Popen([python, SCRIPT, *options], env=share, stdout=subprocess.PIPE, text=True) for share in shares
+    ]
+    said = [process.communicate()[0] for process in started]
+    assert [process.returncode for process in started] == [0] * ranks
+    found: dict[str, float] = json.loads(said[0])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "ranks"),
+    [(("--passes", "4"), 1), ((), 1), (("--passes", "2"), 2), ((), 4), (("--passes", "4", "--clip", "0.1"), 1)],
+    ids=["micro-batches", "steps-of-one-gpu", "micro-batches-of-two-ranks", "four-ranks", "clipped"],
+)
+def test_the_noise_is_the_true_one(torch_python: Path, options: tuple[str, ...], ranks: int) -> None:
+    found = measured(torch_python, *options, ranks=ranks)
+    assert SQR / WITHIN < found["grad_sqr"] < SQR * WITHIN
+    assert VAR / WITHIN < found["grad_var"] < VAR * WITHIN
+    assert found["lr_factor"] == pytest.approx(GAIN, rel=0.25)
+
+
+def test_nothing_is_told_of_a_few_steps(torch_python: Path) -> None:
+    assert measured(torch_python, "--passes", "4", "--steps", "3") == {"batch_size": 32, "lr_factor": 1.0}
