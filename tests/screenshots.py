@@ -31,6 +31,7 @@ PAGES = {
     "edit-job": "jobs/{waiting}/edit",
     "job-why": "jobs/{waiting}?tab=why",
     "job-logs": "jobs/{job}?tab=logs",
+    "job-checkpoints": "jobs/{job}?tab=checkpoints",
     "job-attempts": "jobs/{job}?tab=attempts",
     "job-events": "jobs/{job}?tab=events",
     "job-spec": "jobs/{job}?tab=spec",

@@ -65,6 +65,7 @@ for command in (
     jobs.comment,
     logs.logs,
     files.files,
+    files.checkpoints,
     wait.wait,
     jobs.cancel,
     jobs.hold,

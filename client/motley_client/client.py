@@ -62,6 +62,7 @@ from motley_client.responses import (
     RecurringJobDetail,
     Round,
     RoundDetail,
+    SavedCheckpoints,
     Scope,
     Secret,
     Storage,
@@ -117,9 +118,14 @@ class Client(Connection):
         query = {"dry_run": "true"} | ({"forecast": "true"} if forecast else {})
         return cast("Plan", self._json("POST", "jobs", params=query, json=dict(spec)))
 
-    def clone(self, job_id: str, changes: Spec | None = None) -> JobDetail:
-        """Submit a copy of the job with `changes` applied."""
-        return cast("JobDetail", self._json("POST", url_path("jobs", job_id, "clone"), json=dict(changes or {})))
+    def clone(self, job_id: str, changes: Spec | None = None, *, checkpoint: str = "") -> JobDetail:
+        """Submit a copy of the job with `changes` applied; it begins with a copy of the checkpoint, if one is named."""
+        path, params = url_path("jobs", job_id, "clone"), {"checkpoint": checkpoint} if checkpoint else {}
+        return cast("JobDetail", self._json("POST", path, params=params, json=dict(changes or {})))
+
+    def checkpoints(self, job_id: str) -> SavedCheckpoints:
+        """Checkpoints of the job, the newest first, and the jobs that began with one of them."""
+        return cast("SavedCheckpoints", self._json("GET", url_path("jobs", job_id, "checkpoints")))
 
     # -- code ----------------------------------------------------------------------------------------------------
 

@@ -130,6 +130,10 @@ class Job(TypedDict):
     recipe: NotRequired[int | None]
     """Id of the recipe by which it was submitted, and its version."""
     recipe_version: NotRequired[int | None]
+    continues: NotRequired[str | None]
+    """Id of the job with whose checkpoint it began, the name of that (empty: all), and its step."""
+    continues_from: NotRequired[str]
+    continues_step: NotRequired[int | None]
     spec: dict[str, Any]
     workload: str
     weight: float
@@ -479,6 +483,32 @@ class JobFile(TypedDict):
     """`folder`, `file`, or `other`: a link or a device, which is not followed."""
     size: int
     modified_at: str
+
+
+class SavedCheckpoint(TypedDict):
+    name: str
+    """Of the file or folder; empty: it is not kept, or an archive of all."""
+    kept: bool
+    step: int | None
+    made_at: str
+    size: int | None
+    took_s: float | None
+    attempt: int | None
+    loss: float | None
+
+
+class ContinuedBy(TypedDict):
+    """A job that began with a checkpoint of this one."""
+
+    id: str
+    name: str
+    continues_from: str
+    continues_step: int | None
+
+
+class SavedCheckpoints(TypedDict):
+    checkpoints: list[SavedCheckpoint]
+    continued_by: list[ContinuedBy]
 
 
 class JobFolder(TypedDict):

@@ -5,6 +5,7 @@ from django.urls import path
 
 from web.api.agent_messages import CheckpointsView, CodeView, JoinView, LogsView, ServerSessionView, SyncView
 from web.api.arrays import ArrayView
+from web.api.checkpoints import CheckpointsOfJobView
 from web.api.curves import CurveView
 from web.api.energy import EnergyView
 from web.api.estimates import EstimatesView
@@ -29,6 +30,7 @@ urlpatterns = [
     path("agent/attempts/<str:attempt>/logs/<str:stream>/<int:rank>", LogsView.as_view(), name="agent-logs"),
     path("agent/attempts/<str:attempt>/code", CodeView.as_view(), name="agent-code"),
     path("agent/attempts/<str:attempt>/checkpoints", CheckpointsView.as_view(), name="agent-checkpoints"),
+    path("jobs/<uuid:pk>/checkpoints", CheckpointsOfJobView.as_view(), name="job-checkpoints"),
     path("jobs/<uuid:pk>/curve", CurveView.as_view(), name="job-curve"),
     path("jobs/<uuid:pk>/explain", ExplainView.as_view(), name="job-explain"),
     path("jobs/<uuid:pk>/forecast", ForecastView.as_view(), name="job-forecast"),

@@ -1,4 +1,4 @@
-"""Job page: timeline and the tabs overview, why, logs, files, gpus, attempts, events and spec."""
+"""Job page: timeline and the tabs overview, why, logs, files, checkpoints, gpus, attempts, events and spec."""
 
 import json
 import shlex
@@ -56,7 +56,7 @@ from scheduler_app.sweeps.trial_spec import SWEEP_TAG
 from web.pages.base import SignedInRequest, emulated_nodes, unknown_value
 from web.pages.gpu_charts import gpu_figures
 from web.pages.gpu_holders import read_gpu_holders
-from web.pages.job_files import files_tab
+from web.pages.job_files import checkpoints_tab, files_tab
 from web.pages.job_log import last_lines_of, log_tab
 from web.pages.job_rows import read_gpu_styles
 from web.pages.progress_charts import progress_figures
@@ -105,6 +105,7 @@ def job(request: SignedInRequest, pk: UUID) -> HttpResponse:
         "delays": [(state, seconds, CAUSES[state]) for state, seconds in seconds_by_state(spans).items()],
         "forecast": forecast,
         "trial": _trial(seen),
+        "continued": Job.objects.filter(pk=seen.continues).first() if seen.continues else None,
         "comment": None if tab == "events" else comments_on(seen).last(),
         "deadline_passed": not seen.is_final and seen.deadline is not None and seen.deadline <= now,
         "emulated": any(node in emulated for attempt in attempts for node in attempt.nodes),
@@ -278,6 +279,7 @@ TABS: dict[str, Tab] = {
     "why": _why,
     "logs": log_tab,
     "files": files_tab,
+    "checkpoints": checkpoints_tab,
     "gpus": _gpus,
     "attempts": _attempts,
     "events": _events,
