@@ -36,6 +36,7 @@ PAGES = {
     "job-events": "jobs/{job}?tab=events",
     "job-spec": "jobs/{job}?tab=spec",
     "would-start": "jobs/{waiting}/would-start",
+    "job-graph": "jobs/{waiting}/graph",
     "job-failed": "jobs/{failed}",
     "compare": "jobs/compare?ids={job},{failed}",
     "cancel-jobs": "jobs/cancel?job={job}&job={waiting}",

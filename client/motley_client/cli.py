@@ -61,6 +61,7 @@ for command in (
     jobs.events,
     jobs.attempts,
     jobs.metrics,
+    jobs.graph,
     jobs.change,
     jobs.comment,
     logs.logs,

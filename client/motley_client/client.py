@@ -31,6 +31,7 @@ from motley_client.responses import (
     Event,
     Explanation,
     GpuType,
+    Graph,
     Invitation,
     Job,
     JobDetail,
@@ -245,6 +246,10 @@ class Client(Connection):
     def curve(self, job_id: str) -> Curve:
         """Steps, losses, rates and named metrics that the job has reported, the oldest first."""
         return cast("Curve", self._json("GET", url_path("jobs", job_id, "curve")))
+
+    def graph(self, job_id: str) -> Graph:
+        """Jobs that the job waits for, those that wait for it, their critical path, and when all have ended."""
+        return cast("Graph", self._json("GET", url_path("jobs", job_id, "graph")))
 
     def events(self, job_id: str) -> Iterator[Event]:
         """Events of the job, oldest first."""

@@ -485,6 +485,27 @@ class JobFile(TypedDict):
     modified_at: str
 
 
+class GraphJob(TypedDict):
+    """A job, or the tasks of an array that are in the graph; times that are still to come are medians of forecasts."""
+
+    id: str
+    name: str
+    array: str | None
+    tasks: int
+    state: str
+    after: list[str]
+    starts_at: str | None
+    ends_at: str | None
+    critical: bool
+
+
+class Graph(TypedDict):
+    jobs: list[GraphJob]
+    ends_at: str | None
+    why_none: str
+    complete: bool
+
+
 class SavedCheckpoint(TypedDict):
     name: str
     """Of the file or folder; empty: it is not kept, or an archive of all."""

@@ -13,6 +13,7 @@ from web.api.forecasts import DeadlineAccuracyView, ForecastAccuracyView, Foreca
 from web.api.gpus import JobGpusView, NodeGpusView
 from web.api.history import HistoryView
 from web.api.job_files import FileView, FolderView
+from web.api.job_graph import GraphView
 from web.api.jobs import ExplainView
 from web.api.lab_applying import LabApplyView, LabPreviewView
 from web.api.logs import LogView
@@ -34,6 +35,7 @@ urlpatterns = [
     path("jobs/<uuid:pk>/curve", CurveView.as_view(), name="job-curve"),
     path("jobs/<uuid:pk>/explain", ExplainView.as_view(), name="job-explain"),
     path("jobs/<uuid:pk>/forecast", ForecastView.as_view(), name="job-forecast"),
+    path("jobs/<uuid:pk>/graph", GraphView.as_view(), name="job-graph"),
     path("forecasts/accuracy", ForecastAccuracyView.as_view(), name="forecasts-accuracy"),
     path("forecasts/accuracy/deadlines", DeadlineAccuracyView.as_view(), name="forecasts-accuracy-deadlines"),
     path("forecasts/accuracy/teams", TeamForecastAccuracyView.as_view(), name="forecasts-accuracy-teams"),

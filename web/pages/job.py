@@ -177,6 +177,7 @@ def _overview(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -
         "energy_j": energy_j(attempts),
         "energy_of_ended": energy_of_ended(attempts),
         "waited_s": waited_s(job, spans_of(job, attempts, now), now),
+        "waited_for": job.needed_by.count(),
         "cpu_memory": amount_of(attempts[-1]) if attempts else "",
         "ran_s": sum(attempt.ran_s(now) for attempt in attempts),
         "files_kept_until": job.finished_at + settings.MOTLEY_KEEP_FILES if job.finished_at else None,
