@@ -51,6 +51,7 @@ from jobs_app.measurement.progress_curves import last_metrics, read_curve
 from jobs_app.models import Attempt, Job, JobEvent, SweepTrial
 from jobs_app.submission.conversion import spec_of, write_yaml
 from jobs_app.submission.larger_requests import LargerRequest, requests_against
+from motley_client.web_ports import web_port_of
 from scheduler_app.models import Round
 from scheduler_app.sweeps.trial_spec import SWEEP_TAG
 from web.pages.base import SignedInRequest, emulated_nodes, unknown_value
@@ -105,6 +106,7 @@ def job(request: SignedInRequest, pk: UUID) -> HttpResponse:
         "delays": [(state, seconds, CAUSES[state]) for state, seconds in seconds_by_state(spans).items()],
         "forecast": forecast,
         "trial": _trial(seen),
+        "web_port": web_port_of(seen.tags, seen.env),
         "continued": Job.objects.filter(pk=seen.continues).first() if seen.continues else None,
         "comment": None if tab == "events" else comments_on(seen).last(),
         "deadline_passed": not seen.is_final and seen.deadline is not None and seen.deadline <= now,

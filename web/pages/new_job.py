@@ -128,7 +128,7 @@ def _template(request: SignedInRequest) -> Spec:
     team = Team.objects.default_of(request.user)
     first = {"team": team.name} if team else {}
     if (name := request.GET.get("template")) in JOB_TEMPLATES:
-        return first | JOB_TEMPLATES[name].spec
+        return first | JOB_TEMPLATES[name].fresh
     return first | (EMULATED.spec if Node.objects.filter(emulated=True).exists() else {"gpus": 1})
 
 
