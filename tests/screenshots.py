@@ -32,6 +32,7 @@ PAGES = {
     "job-why": "jobs/{waiting}?tab=why",
     "job-logs": "jobs/{job}?tab=logs",
     "job-checkpoints": "jobs/{job}?tab=checkpoints",
+    "job-cost": "jobs/{job}?tab=cost",
     "job-attempts": "jobs/{job}?tab=attempts",
     "job-events": "jobs/{job}?tab=events",
     "job-spec": "jobs/{job}?tab=spec",

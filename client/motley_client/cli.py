@@ -66,6 +66,7 @@ for command in (
     jobs.attempts,
     jobs.metrics,
     jobs.graph,
+    jobs.receipt,
     jobs.change,
     jobs.comment,
     logs.logs,

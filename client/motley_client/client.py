@@ -56,6 +56,7 @@ from motley_client.responses import (
     Policy,
     PolicyGuard,
     PolicyPreview,
+    Receipt,
     Recipe,
     RecipeDetail,
     RecipeVersion,
@@ -246,6 +247,10 @@ class Client(Connection):
     def curve(self, job_id: str) -> Curve:
         """Steps, losses, rates and named metrics that the job has reported, the oldest first."""
         return cast("Curve", self._json("GET", url_path("jobs", job_id, "curve")))
+
+    def receipt(self, job_id: str) -> Receipt:
+        """What the job took by GPU type, and on which other GPUs it would have been cheaper or sooner."""
+        return cast("Receipt", self._json("GET", url_path("jobs", job_id, "receipt")))
 
     def graph(self, job_id: str) -> Graph:
         """Jobs that the job waits for, those that wait for it, their critical path, and when all have ended."""

@@ -485,6 +485,56 @@ class JobFile(TypedDict):
     modified_at: str
 
 
+class ReceiptLine(TypedDict):
+    gpu_type: str
+    attempts: int
+    gpu_hours: float
+    price_per_hour: float | None
+    cost: float | None
+
+
+class OtherGpus(TypedDict):
+    """Time and cost of the whole job on other GPUs; `cheaper` is a part of the cost, negative: dearer."""
+
+    gpu_type: str
+    gpus: int
+    nodes: int
+    rate: float
+    runs: int
+    run_s: float
+    cost: float
+    later_s: float
+    cheaper: float
+    pareto_optimal: bool
+    words: str
+
+
+class Advice(TypedDict):
+    """Which GPUs a job should have requested, by measured rates; `unit` is that of costs."""
+
+    sentence: str
+    own_run_s: float
+    own_cost: float
+    unit: str
+    others: list[OtherGpus]
+
+
+class Receipt(TypedDict):
+    """GPU-hours, cost, energy and CO2 of a job; None: not known, or not configured."""
+
+    complete: bool
+    lines: list[ReceiptLine]
+    gpu_hours: float
+    lost_gpu_hours: float
+    cost: float | None
+    unpriced: list[str]
+    currency: str
+    energy_kwh: float | None
+    energy_source: str
+    co2_g: float | None
+    advice: Advice
+
+
 class GraphJob(TypedDict):
     """A job, or the tasks of an array that are in the graph; times that are still to come are medians of forecasts."""
 
@@ -777,6 +827,7 @@ class TeamReport(TypedDict):
     cost: float | None
     energy_kwh: float | None
     energy_source: str
+    co2_g: float | None
     jobs: ReportedJobs | None
     lost_gpu_hours: float | None
     failed_gpu_hours: float | None

@@ -80,6 +80,7 @@ ROUTES: dict[str, Row] = {
     "GET /api/v1/jobs/{id}/attempts": OWN_JOB,
     "GET /api/v1/jobs/{id}/gpus": OWN_JOB,
     "GET /api/v1/jobs/{id}/graph": OWN_JOB,
+    "GET /api/v1/jobs/{id}/receipt": OWN_JOB,
     "GET /api/v1/jobs/{id}/forecast": OWN_JOB,
     "GET /api/v1/jobs/{id}/files": OWN_JOB,
     "GET /api/v1/jobs/{id}/files/content": Row(400, 404, 400, 400, 400, 400),

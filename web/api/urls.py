@@ -18,6 +18,7 @@ from web.api.jobs import ExplainView
 from web.api.lab_applying import LabApplyView, LabPreviewView
 from web.api.logs import LogView
 from web.api.merged_log import MergedLogView
+from web.api.receipts import ReceiptView
 from web.api.report import ReportCsvView, ReportView
 from web.api.sessions import SessionView
 from web.api.team_members import InvitationsView, MemberLimitsView, TeamMembersView, TeamMemberView
@@ -36,6 +37,7 @@ urlpatterns = [
     path("jobs/<uuid:pk>/explain", ExplainView.as_view(), name="job-explain"),
     path("jobs/<uuid:pk>/forecast", ForecastView.as_view(), name="job-forecast"),
     path("jobs/<uuid:pk>/graph", GraphView.as_view(), name="job-graph"),
+    path("jobs/<uuid:pk>/receipt", ReceiptView.as_view(), name="job-receipt"),
     path("forecasts/accuracy", ForecastAccuracyView.as_view(), name="forecasts-accuracy"),
     path("forecasts/accuracy/deadlines", DeadlineAccuracyView.as_view(), name="forecasts-accuracy-deadlines"),
     path("forecasts/accuracy/teams", TeamForecastAccuracyView.as_view(), name="forecasts-accuracy-teams"),

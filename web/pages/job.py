@@ -1,4 +1,5 @@
-"""Job page: timeline and the tabs overview, why, logs, files, checkpoints, gpus, attempts, events and spec."""
+"""Job page: timeline and the tabs overview, why, logs, files, checkpoints, gpus, cost, attempts,
+events and spec."""
 
 import json
 import shlex
@@ -22,8 +23,10 @@ from insight_app.errors import TooManySolves
 from insight_app.explain.array_progress import array_progress
 from insight_app.explain.attempt_explanations import amount_of, cancel_cost, shortage_of
 from insight_app.explain.decisions import explain_job
+from insight_app.explain.gpu_advice import read_gpu_advice
 from insight_app.explain.outlooks import checkpoint_outlook, placement_odds
 from insight_app.explain.rate_comparison import compare_rates, explain_placement, has_no_steps
+from insight_app.explain.receipt import read_receipt
 from insight_app.explain.remaining_work import remaining_work
 from insight_app.explain.solve_slots import solve_slots
 from insight_app.explain.start_stages import CAUSES as START_CAUSES
@@ -251,6 +254,14 @@ def _gpus(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Co
     }
 
 
+def _cost(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
+    return {
+        "receipt": read_receipt(job, attempts, timezone.now()),
+        "advice": read_gpu_advice(job, attempts),
+        "intensity": settings.MOTLEY_CO2_G_PER_KWH,
+    }
+
+
 def _attempts(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
     now = timezone.now()
     return {
@@ -284,6 +295,7 @@ TABS: dict[str, Tab] = {
     "files": files_tab,
     "checkpoints": checkpoints_tab,
     "gpus": _gpus,
+    "cost": _cost,
     "attempts": _attempts,
     "events": _events,
     "spec": _spec,

@@ -33,6 +33,7 @@ from motley_client.tables.jobs import (
     jobs_table,
     metrics_table,
 )
+from motley_client.tables.receipt import receipt_tables
 from motley_client.terminal import Output, OutputOption, WatchOption, emit, now, present, sanitized, say, warn
 
 Action = Callable[[Client, str], JobDetail]
@@ -251,6 +252,14 @@ def metrics(context: typer.Context, job: JobArgument, output: OutputOption = Out
     with connect(context) as client:
         found = client.curve(find_job(client, job)["id"])
     emit(output, found, names=list(found["last"]), table=lambda: metrics_table(found))
+
+
+def receipt(context: typer.Context, job: JobArgument, output: OutputOption = Output.TABLE) -> None:
+    """Show what a job took: GPU-hours and cost by GPU type, energy, CO2, and which GPUs it should have requested."""
+    with connect(context) as client:
+        found = client.receipt(find_job(client, job)["id"])
+    names = [one["gpu_type"] for one in found["lines"]]
+    emit(output, found, names=names, table=lambda: receipt_tables(found))
 
 
 def graph(context: typer.Context, job: JobArgument, output: OutputOption = Output.TABLE) -> None:
