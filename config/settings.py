@@ -433,6 +433,8 @@ MOTLEY_HELP_CONTACT = env.str("MOTLEY_HELP_CONTACT", "", validate=validate.Lengt
 """Whom to ask for help, as gpu-help@example.org or #gpus in Slack: on each page, also that of the login."""
 MOTLEY_CURRENCY = env.str("MOTLEY_CURRENCY", "", validate=validate.Length(max=10))
 """Of the prices per hour of GPU types, as reports write it."""
+MOTLEY_CO2_G_PER_KWH = env.float("MOTLEY_CO2_G_PER_KWH", 0.0, validate=validate.Range(min=0, max=10_000))
+"""Carbon intensity of the site's electricity, by which receipts and reports have CO2; 0: they have none."""
 
 MOTLEY_KEEP_EVENTS = env.timedelta("MOTLEY_KEEP_EVENTS", timedelta(days=365), validate=_AN_HOUR)
 """Of nodes, and of jobs from their end on; comments on jobs stay as long as the job."""

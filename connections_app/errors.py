@@ -44,6 +44,12 @@ class TooManyUploads(ConnectionsError):
         super().__init__(f"{said}: send it again in {self.retry_after_s} s.")
 
 
+class CheckpointNotCopied(ConnectionsError):
+    """A new job cannot begin with this checkpoint: it is not there, out of reach, too large, or being written."""
+
+    code = "checkpoint_not_copied"
+
+
 class NoWebSocket(ConnectionsError):
     """The request is no WebSocket handshake, or the web server cannot carry one."""
 

@@ -25,6 +25,7 @@ LINK_NAME = re.compile(r"[A-Za-z0-9_. -]{1,40}")
 ADDRESS = re.compile(r"https?://[!-~]{1,490}")
 LAST = "last"
 """Beside the steps of milestones: the last value of their metric."""
+CHECKPOINT = ("checkpoint_s", "checkpoint_at", "checkpoint_step")
 TIMES = ("first_at", "at", "checkpoint_at")
 """Of a summary."""
 
@@ -144,11 +145,11 @@ class ProgressTail:
 
     def _checkpoint_of(self, report: dict[str, Any], now: datetime) -> dict[str, Any]:
         """The checkpoint that the line reports, else the last one before."""
-        seconds = _number(report.get("checkpoint_s"))
+        seconds, before = _number(report.get("checkpoint_s")), self.summary
         if seconds is not None and 0 <= seconds <= LONGEST_CHECKPOINT_S:
-            return {"checkpoint_s": seconds, "checkpoint_at": self._time_of(report, now, name="checkpoint_at")}
-        before = self.summary
-        return {"checkpoint_s": before.checkpoint_s, "checkpoint_at": before.checkpoint_at} if before else {}
+            at, step = self._time_of(report, now, name="checkpoint_at"), before.step if before else report["step"]
+            return {"checkpoint_s": seconds, "checkpoint_at": at, "checkpoint_step": step}
+        return {name: getattr(before, name) for name in CHECKPOINT} if before else {}
 
 
 def progress_to_json(progress: Progress | None, invalid_lines: int) -> dict[str, Any]:

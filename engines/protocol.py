@@ -202,6 +202,8 @@ class Progress:
     checkpoint_s: float | None = None
     checkpoint_at: datetime | None = None
     """What the last checkpoint that was reported took, and when it was made."""
+    checkpoint_step: int | None = None
+    """The last step that was reported before it was made."""
     metrics: Mapping[str, MetricReport] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
     """Name → address of a page elsewhere that shows the job."""

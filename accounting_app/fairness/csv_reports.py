@@ -14,7 +14,7 @@ USAGE_COLUMNS = ("team", "gpu_type", "gpu_hours", "work_gpu_hours", "cost", "ene
 REPORT_COLUMNS = (
     *("month", "team", "kind", "name", "gpu_hours", "work_gpu_hours", "cost", "currency", "energy_kwh"),
     *("energy_source", "succeeded", "failed", "cancelled", "timed_out", "wait_s", "wait_p95_s", "restarts"),
-    *("lost_gpu_hours", "failed_gpu_hours", "idle_gpu_hours"),
+    *("lost_gpu_hours", "failed_gpu_hours", "idle_gpu_hours", "co2_g"),
 )
 """Of a team all; of a GPU type and of a member (`kind`) the first."""
 
@@ -43,7 +43,7 @@ def _rows(report: TeamReport) -> Iterator[list[Any]]:
     amounts = [_rounded(report.gpu_hours), _rounded(report.work_gpu_hours), _rounded(report.cost, 2), currency]
     energy = [_rounded(report.energy_kwh, 4), report.energy.source.value]
     waste = [report.lost_gpu_hours, report.failed_gpu_hours, report.idle_gpu_hours]
-    yield [*whose, "team", "", *amounts, *energy, *_of_jobs(report), *map(_rounded, waste)]
+    yield [*whose, "team", "", *amounts, *energy, *_of_jobs(report), *map(_rounded, waste), _rounded(report.co2_g, 1)]
     for kind in report.types:
         hours = [_rounded(kind.gpu_hours), _rounded(kind.work_gpu_hours)]
         yield [*whose, "gpu_type", as_text(kind.gpu_type), *hours, _rounded(kind.cost or None, 2), currency]

@@ -12,7 +12,7 @@ from django.db.models import Min
 from accounting_app.fairness.team_months import figures_of, month_after, month_of
 from accounting_app.fairness.usage_report import Period, Usage, usage_between
 from accounting_app.models import DailyUsage, TeamMonth
-from jobs_app.measurement.energy import Energy
+from jobs_app.measurement.energy import Energy, co2_g_of
 from jobs_app.models import Team
 
 FORMER = "a former member"
@@ -61,6 +61,11 @@ class TeamReport:
     def energy_kwh(self) -> float | None:
         """None: not known."""
         return None if (watt_hours := self.energy.watt_hours) is None else watt_hours / 1000
+
+    @property
+    def co2_g(self) -> float | None:
+        """None: not known, or no carbon intensity is configured."""
+        return co2_g_of(self.energy)
 
     @property
     def idle_gpu_hours(self) -> float | None:

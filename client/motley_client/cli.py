@@ -31,6 +31,7 @@ from motley_client.commands import (
     team_limits,
     teams,
     wait,
+    web_ports,
     windows,
 )
 from motley_client.commands.job_options import CommandAfterDashes, CommandWithRecipe
@@ -52,6 +53,9 @@ app.command()(convert.convert)
 app.command()(submit.replica_size)
 app.command(name="exec", cls=CommandAfterDashes)(sessions.execute)
 app.command()(sessions.port)
+app.command(name="open")(web_ports.open_page)
+app.command(cls=CommandAfterDashes)(web_ports.notebook)
+app.command()(web_ports.tensorboard)
 app.command(name="ssh-config")(ssh.ssh_config)
 app.command(name="ssh-proxy", hidden=True)(ssh.ssh_proxy)
 for command in (
@@ -61,10 +65,13 @@ for command in (
     jobs.events,
     jobs.attempts,
     jobs.metrics,
+    jobs.graph,
+    jobs.receipt,
     jobs.change,
     jobs.comment,
     logs.logs,
     files.files,
+    files.checkpoints,
     wait.wait,
     jobs.cancel,
     jobs.hold,

@@ -31,6 +31,7 @@ from motley_client.responses import (
     Event,
     Explanation,
     GpuType,
+    Graph,
     Invitation,
     Job,
     JobDetail,
@@ -55,6 +56,7 @@ from motley_client.responses import (
     Policy,
     PolicyGuard,
     PolicyPreview,
+    Receipt,
     Recipe,
     RecipeDetail,
     RecipeVersion,
@@ -62,6 +64,7 @@ from motley_client.responses import (
     RecurringJobDetail,
     Round,
     RoundDetail,
+    SavedCheckpoints,
     Scope,
     Secret,
     Server,
@@ -118,9 +121,14 @@ class Client(Connection):
         query = {"dry_run": "true"} | ({"forecast": "true"} if forecast else {})
         return cast("Plan", self._json("POST", "jobs", params=query, json=dict(spec)))
 
-    def clone(self, job_id: str, changes: Spec | None = None) -> JobDetail:
-        """Submit a copy of the job with `changes` applied."""
-        return cast("JobDetail", self._json("POST", url_path("jobs", job_id, "clone"), json=dict(changes or {})))
+    def clone(self, job_id: str, changes: Spec | None = None, *, checkpoint: str = "") -> JobDetail:
+        """Submit a copy of the job with `changes` applied; it begins with a copy of the checkpoint, if one is named."""
+        path, params = url_path("jobs", job_id, "clone"), {"checkpoint": checkpoint} if checkpoint else {}
+        return cast("JobDetail", self._json("POST", path, params=params, json=dict(changes or {})))
+
+    def checkpoints(self, job_id: str) -> SavedCheckpoints:
+        """Checkpoints of the job, the newest first, and the jobs that began with one of them."""
+        return cast("SavedCheckpoints", self._json("GET", url_path("jobs", job_id, "checkpoints")))
 
     # -- code ----------------------------------------------------------------------------------------------------
 
@@ -240,6 +248,14 @@ class Client(Connection):
     def curve(self, job_id: str) -> Curve:
         """Steps, losses, rates and named metrics that the job has reported, the oldest first."""
         return cast("Curve", self._json("GET", url_path("jobs", job_id, "curve")))
+
+    def receipt(self, job_id: str) -> Receipt:
+        """What the job took by GPU type, and on which other GPUs it would have been cheaper or sooner."""
+        return cast("Receipt", self._json("GET", url_path("jobs", job_id, "receipt")))
+
+    def graph(self, job_id: str) -> Graph:
+        """Jobs that the job waits for, those that wait for it, their critical path, and when all have ended."""
+        return cast("Graph", self._json("GET", url_path("jobs", job_id, "graph")))
 
     def events(self, job_id: str) -> Iterator[Event]:
         """Events of the job, oldest first."""

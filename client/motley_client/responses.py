@@ -132,6 +132,10 @@ class Job(TypedDict):
     recipe: NotRequired[int | None]
     """Id of the recipe by which it was submitted, and its version."""
     recipe_version: NotRequired[int | None]
+    continues: NotRequired[str | None]
+    """Id of the job with whose checkpoint it began, the name of that (empty: all), and its step."""
+    continues_from: NotRequired[str]
+    continues_step: NotRequired[int | None]
     spec: dict[str, Any]
     workload: str
     weight: float
@@ -498,6 +502,103 @@ class JobFile(TypedDict):
     modified_at: str
 
 
+class ReceiptLine(TypedDict):
+    gpu_type: str
+    attempts: int
+    gpu_hours: float
+    price_per_hour: float | None
+    cost: float | None
+
+
+class OtherGpus(TypedDict):
+    """Time and cost of the whole job on other GPUs; `cheaper` is a part of the cost, negative: dearer."""
+
+    gpu_type: str
+    gpus: int
+    nodes: int
+    rate: float
+    runs: int
+    run_s: float
+    cost: float
+    later_s: float
+    cheaper: float
+    pareto_optimal: bool
+    words: str
+
+
+class Advice(TypedDict):
+    """Which GPUs a job should have requested, by measured rates; `unit` is that of costs."""
+
+    sentence: str
+    own_run_s: float
+    own_cost: float
+    unit: str
+    others: list[OtherGpus]
+
+
+class Receipt(TypedDict):
+    """GPU-hours, cost, energy and CO2 of a job; None: not known, or not configured."""
+
+    complete: bool
+    lines: list[ReceiptLine]
+    gpu_hours: float
+    lost_gpu_hours: float
+    cost: float | None
+    unpriced: list[str]
+    currency: str
+    energy_kwh: float | None
+    energy_source: str
+    co2_g: float | None
+    advice: Advice
+
+
+class GraphJob(TypedDict):
+    """A job, or the tasks of an array that are in the graph; times that are still to come are medians of forecasts."""
+
+    id: str
+    name: str
+    array: str | None
+    tasks: int
+    state: str
+    after: list[str]
+    starts_at: str | None
+    ends_at: str | None
+    critical: bool
+
+
+class Graph(TypedDict):
+    jobs: list[GraphJob]
+    ends_at: str | None
+    why_none: str
+    complete: bool
+
+
+class SavedCheckpoint(TypedDict):
+    name: str
+    """Of the file or folder; empty: it is not kept, or an archive of all."""
+    kept: bool
+    step: int | None
+    made_at: str
+    size: int | None
+    took_s: float | None
+    attempt: int | None
+    loss: float | None
+
+
+class ContinuedBy(TypedDict):
+    """A job that began with a checkpoint of this one."""
+
+    id: str
+    name: str
+    continues_from: str
+    continues_step: int | None
+
+
+class SavedCheckpoints(TypedDict):
+    checkpoints: list[SavedCheckpoint]
+    continued_by: list[ContinuedBy]
+
+
 class JobFolder(TypedDict):
     path: str
     files: list[JobFile]
@@ -779,6 +880,7 @@ class TeamReport(TypedDict):
     cost: float | None
     energy_kwh: float | None
     energy_source: str
+    co2_g: float | None
     jobs: ReportedJobs | None
     lost_gpu_hours: float | None
     failed_gpu_hours: float | None

@@ -17,6 +17,9 @@ from engines.attempt_files import AttemptFolder
 from engines.linux import lock
 from engines.protocol import GpuReading, Stream, Throttle, WatchedGpu
 
+MOST_COPIES = 2
+"""Each reads and writes as fast as the disk lets it."""
+
 
 @contextmanager
 def own_slot(agent: int, what: str) -> Iterator[None]:
@@ -34,6 +37,14 @@ def shared_slot(most: int, *, is_last: bool) -> Iterator[None]:
     usable = most if is_last else most - most // 4
     paths = [_folder() / f"slot-{number}" for number in range(usable)]
     with _first_free(paths, TooManyUploads(f"Machines that joined send {usable} archives already, the limit")):
+        yield
+
+
+@contextmanager
+def copy_slot() -> Iterator[None]:
+    """One of the slots of copies of checkpoints for new jobs; raises `TooManyUploads` while none is free."""
+    paths = [_folder() / f"copy-{number}" for number in range(MOST_COPIES)]
+    with _first_free(paths, TooManyUploads(f"{MOST_COPIES} checkpoints are being copied already")):
         yield
 
 

@@ -2,8 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from functools import reduce
+
+from django.conf import settings
 
 from cluster_app.models import GpuType
 from jobs_app.models import Attempt
@@ -90,15 +93,26 @@ class Energy:
         return None if self.source is EnergySource.UNKNOWN else self.joules / 3600
 
 
+def co2_g_of(energy: Energy) -> float | None:
+    """Emissions in g of CO2; None: the energy is not known, or no carbon intensity is configured."""
+    intensity: float = settings.MOTLEY_CO2_G_PER_KWH
+    if not intensity or energy.watt_hours is None:
+        return None
+    return energy.watt_hours / 1000 * intensity
+
+
 def energy_of_ended(attempts: Iterable[Attempt]) -> Energy:
     """Energy of the attempts that have ended, with their GPU types; of one that was read, for all of its run."""
     ended = [attempt for attempt in attempts if attempt.ended_at is not None]
     emulated = set(GpuType.objects.emulated().values_list("pk", flat=True)) if ended else set()
-    return Energy.sum(_of(attempt, emulated=attempt.gpu_type_id in emulated) for attempt in ended)
+    return Energy.sum(
+        energy_of(attempt, attempt.claimed_at, emulated=attempt.gpu_type_id in emulated) for attempt in ended
+    )
 
 
-def _of(attempt: Attempt, *, emulated: bool) -> Energy:
-    gpu_s = attempt.gpu_count * attempt.ran_s(attempt.claimed_at)
+def energy_of(attempt: Attempt, now: datetime, *, emulated: bool) -> Energy:
+    """Energy of an attempt with its GPU type, until now or its end."""
+    gpu_s = attempt.gpu_count * attempt.ran_s(now)
     read = attempt.gpu_energy_j is not None
     return Energy.of(
         read_j=attempt.gpu_energy_j or 0.0,

@@ -9,6 +9,7 @@ from uuid import UUID
 from django.db import transaction
 
 from database.bulk_update import rewrite
+from jobs_app.measurement.checkpoint_history import MadeCheckpoint, note_checkpoints
 from jobs_app.measurement.fading_means import RateKey, RateNews, learn_cpu_rates, learn_rates
 from jobs_app.measurement.gradient_noise import Gradients, learn_noise
 from jobs_app.measurement.progress_curves import CurvePoint, MetricPoint, note_milestones, note_points
@@ -36,6 +37,7 @@ class ProgressDelta:
     grad_var: float | None = None
     checkpoint_s: float | None = None
     checkpoint_at: datetime | None = None
+    checkpoint_step: int | None = None
     metrics: Mapping[str, MetricPoint] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
     milestones: Mapping[str, float | None] = field(default_factory=dict)
@@ -56,6 +58,7 @@ def note_progress(advances: Iterable[ProgressDelta]) -> None:
         {before.job: CurvePoint(advance.at, advance.step, advance.loss, advance.metrics) for before, advance in fresh}
     )
     note_milestones({before.job: advance.milestones for before, advance in fresh if advance.milestones})
+    note_checkpoints({before.job: made for before, advance in fresh if (made := _checkpoint(before, advance))})
     _write_attempts(fresh)  # after the jobs, as everywhere: another lock order could deadlock
 
 
@@ -79,6 +82,8 @@ class StoredProgress(NamedTuple):
     step_at: datetime | None
     batch_size: int
     """As Motley set it; 0: it did not."""
+    number: int
+    checkpoint_at: datetime | None
     links: dict[str, str]
     """Of its job."""
 
@@ -94,6 +99,14 @@ def _stored_progress(pks: Iterable[int]) -> Iterator[StoredProgress]:
     ]
     rows = Attempt.objects.filter(pk__in=list(pks)).order_by("pk").values_list(*fields)
     return (StoredProgress(*row) for row in rows)
+
+
+def _checkpoint(before: StoredProgress, now: ProgressDelta) -> MadeCheckpoint | None:
+    """The checkpoint of the report, if it is a new one."""
+    if now.checkpoint_at is None or now.checkpoint_at == before.checkpoint_at:
+        return None
+    step = now.step if now.checkpoint_step is None else now.checkpoint_step  # an older agent does not tell it
+    return MadeCheckpoint(now.checkpoint_at, step, now.checkpoint_s, before.number, now.loss)
 
 
 def _write_attempts(fresh: Fresh) -> None:

@@ -2,6 +2,7 @@
 
 from jobs_app.models.attempt import Attempt
 from jobs_app.models.budget import Budget
+from jobs_app.models.checkpoint_history import CheckpointHistory
 from jobs_app.models.code_archive import CodeArchive
 from jobs_app.models.gpu_claim import GpuClaim
 from jobs_app.models.group_grant import GroupGrant
@@ -26,6 +27,7 @@ __all__ = [
     "ApiToken",
     "Attempt",
     "Budget",
+    "CheckpointHistory",
     "CodeArchive",
     "CpuRate",
     "GpuClaim",

@@ -213,6 +213,13 @@ class Job(models.Model):
         help_text="The recipe by which it was submitted.",
     )
     recipe_version = models.PositiveIntegerField(null=True, blank=True)
+    continues = models.UUIDField(
+        null=True, blank=True, help_text="Job with whose checkpoint it began; that may be in the archive."
+    )
+    continues_from = models.CharField(
+        max_length=255, blank=True, default="", help_text="Name of that checkpoint; empty: all that the job had saved."
+    )
+    continues_step = models.PositiveBigIntegerField(null=True, blank=True, help_text="Step at which it was made.")
 
     command = models.JSONField(help_text="A string for the shell, or a list that is executed as it is.")
     workdir = models.CharField(max_length=500, blank=True)
@@ -342,6 +349,7 @@ class Job(models.Model):
                 name="job_of_recurring_unfinished",
             ),
             models.Index(fields=("recipe", "-id"), condition=Q(recipe__isnull=False), name="job_of_recipe"),
+            models.Index(fields=("continues",), condition=Q(continues__isnull=False), name="job_by_continued"),
             models.Index(fields=("eligible_at",), condition=Q(eligible_at__isnull=False), name="job_by_pause"),
             models.Index(fields=("begin_time",), condition=Q(begin_time__isnull=False), name="job_by_begin_time"),
             models.Index(

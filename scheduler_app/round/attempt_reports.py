@@ -175,6 +175,7 @@ def _advance(report: AttemptReport, progress: Progress) -> ProgressDelta:
         grad_var=progress.grad_var,
         checkpoint_s=progress.checkpoint_s,
         checkpoint_at=progress.checkpoint_at,
+        checkpoint_step=progress.checkpoint_step,
         metrics={name: (one.step, one.value) for name, one in progress.metrics.items()},
         links=dict(progress.links),
         milestones=progress.milestones,

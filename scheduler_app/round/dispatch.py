@@ -59,6 +59,7 @@ JOB = (
     "memory_per_gpu_mib",
     "array_index",
     "slurm_variables",
+    "continues",
     "team__name",
 )
 ARRAY = ("array__start", "array__end", "array__indices", "array__at_a_time")
@@ -320,13 +321,16 @@ def launch_command(attempt: Attempt, inputs: LaunchInputs) -> Launch:
 
 
 def carried_checkpoints(attempt: Attempt) -> Path | None:
-    """Checkpoints that an agent has uploaded from the job's last attempt; none at an engine of the site."""
+    """What the job's last attempt has saved at an agent, or before its first one a copy from another job.
+
+    At an engine of the site the job's folder has what it saved.
+    """
     archive = checkpoints_of(attempt.job_id)
-    if attempt.number == 1 or not archive.exists():
+    if not archive.exists():
         return None
     earlier = Attempt.objects.filter(job=attempt.job_id, number__lt=attempt.number, started_at__isnull=False)
     last = earlier.order_by("-number").values_list("engine", flat=True).first()
-    return archive if EngineRow.objects.filter(name=last, kind__in=WITH_AGENTS).exists() else None
+    return archive if last is None or EngineRow.objects.filter(name=last, kind__in=WITH_AGENTS).exists() else None
 
 
 def _paths_of(attempt: Attempt) -> dict[str, str]:
@@ -363,7 +367,7 @@ def _launch_spec(attempt: Attempt, inputs: LaunchInputs) -> LaunchSpec:
         rate=attempt.own_rate,
         batch_size=attempt.batch_size,
         micro_batches=attempt.micro_batches,
-        resume=attempt.number > 1,
+        resume=attempt.number > 1 or job.continues is not None,
         grace_s=job.grace_s,
         time_limit_s=max(ceil(job.time_limit_s - job.ran_s), 1) if job.time_limit_s else None,
         array_index=job.array_index,

@@ -1,5 +1,6 @@
-"""The command `motley files`: lists of folders, downloads, and what is refused."""
+"""The command `motley files`: lists of folders, downloads, checkpoints, and what is refused."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from tests.motley_command import Motley
 
 
 def test_files_of_a_job_are_listed_and_downloaded(service: Live, motley: Motley, tmp_path: Path) -> None:
-    command = "mkdir out; printf 0123456789 > out/model.pt; ln -s /etc/passwd link"
+    command = "mkdir out; printf 0123456789 > out/model.pt; ln -s /etc/passwd link; touch ../checkpoints/checkpoint-500"
     job = service.add("a", command=command)
     service.lab.until_state(job, Job.State.SUCCEEDED)
     assert "work/" in motley("files", "a").stdout
@@ -23,6 +24,10 @@ def test_files_of_a_job_are_listed_and_downloaded(service: Live, motley: Motley,
     assert motley("files", "a", "work/out/model.pt", "--to", "-").stdout_bytes == b"0123456789"
     missing = motley("files", "a", "work/link", "--to", str(tmp_path / "link"))
     assert (missing.exit_code, "There is no such file" in missing.stderr) == (4, True)
+    assert [word for word in motley("checkpoints", "a").stdout.split() if "500" in word] == ["checkpoint-500", "500"]
+    cloned = motley("clone", "a", "--checkpoint", "checkpoint-500", "--name", "b", "-o", "json")
+    assert json.loads(cloned.stdout)["continues_from"] == "checkpoint-500"
+    assert f"b ({json.loads(cloned.stdout)['id']}) began with checkpoint-500" in motley("checkpoints", "a").stdout
     assert sorted(at.name for at in tmp_path.iterdir() if at.name != "config") == ["model.pt"]
 
 

@@ -33,6 +33,7 @@ OTHER_NAMES = {
     "PolicyGuard": "GuardAnswer",
     "PolicyPreview": "PreviewAnswer",
     "QueueOutlook": "OutlookAnswer",
+    "Receipt": "ReceiptWithAdvice",
     "RecipeDetail": "RecipeInFull",
     "RoundDetail": "RoundInFull",
     "Server": "AgentAnswer",

@@ -20,6 +20,7 @@ BACKUPS = Path(__file__).parent / "backups"
 SINCE = {"personalsettings", "recipe", "recipeversion", "recurringjob", "recurringrun", "siteannouncement"} | {
     "sweep",
     "sweeptrial",
+    "checkpointhistory",
 }
 """Models of jobs_app that 0.1 did not have."""
 COUNTS = """

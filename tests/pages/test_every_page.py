@@ -65,6 +65,7 @@ PAGES: dict[str, Row] = {
     "raw-log": Row(of="job", stranger=404, member=404, staff=404),
     "job-file": Row(of="job", stranger=404, member=404, staff=404),
     "would-start": Row(of="job", stranger=404),
+    "job-graph": Row(of="job", stranger=404),
     "act": Row(of="job", stranger=404, **DEED, post={}, also=("hold",)),
     "edit-job": Row(of="job", stranger=404),
     "comment": Row(of="job", stranger=404, **DEED, post={"text": "loss is NaN"}),

@@ -359,7 +359,7 @@ def test_cancelling_a_running_job_names_its_gpus_and_the_work_at_stake(lab, web)
 
 def test_every_tab_of_a_preempted_job_answers_and_the_attempt_that_was_stopped_has_a_receipt(preempted, lab, web):
     client, address = web(lab.user()), reverse("job", args=[preempted.pk])
-    tabs = ("overview", "why", "logs", "files", "gpus", "attempts", "events", "spec")
+    tabs = ("overview", "why", "logs", "files", "checkpoints", "gpus", "cost", "attempts", "events", "spec")
     answers = {tab: client.get(address, {"tab": tab}) for tab in tabs}
     assert {tab: answer.status_code for tab, answer in answers.items()} == dict.fromkeys(tabs, 200)
     receipt = r"Requeued by hand</b>: by ada\..*Work lost: [\d.]+ GPU-(second|minute)s?"

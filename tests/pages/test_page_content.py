@@ -34,7 +34,7 @@ LISTS = [
     "change-password",
     "audit",
 ]
-TABS = ["overview", "why", "logs", "gpus", "attempts", "events", "spec"]
+TABS = ["overview", "why", "logs", "checkpoints", "gpus", "cost", "attempts", "events", "spec"]
 
 
 @pytest.mark.parametrize("state", [Job.State.QUEUED, Job.State.STARTING])

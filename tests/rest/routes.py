@@ -73,11 +73,14 @@ ROUTES: dict[str, Row] = {
     "DELETE /api/v1/jobs/{id}/comments/{event}": Row(
         job=403, stranger=404, reader=403, member=204, clerk=403, staff=204
     ),
+    "GET /api/v1/jobs/{id}/checkpoints": OWN_JOB,
     "GET /api/v1/jobs/{id}/curve": OWN_JOB,
     "GET /api/v1/jobs/{id}/explain": OWN_JOB,
     "GET /api/v1/jobs/{id}/events": OWN_JOB,
     "GET /api/v1/jobs/{id}/attempts": OWN_JOB,
     "GET /api/v1/jobs/{id}/gpus": OWN_JOB,
+    "GET /api/v1/jobs/{id}/graph": OWN_JOB,
+    "GET /api/v1/jobs/{id}/receipt": OWN_JOB,
     "GET /api/v1/jobs/{id}/forecast": OWN_JOB,
     "GET /api/v1/jobs/{id}/files": OWN_JOB,
     "GET /api/v1/jobs/{id}/files/content": Row(400, 404, 400, 400, 400, 400),

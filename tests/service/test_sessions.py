@@ -14,6 +14,7 @@ import pytest
 
 from motley_client import Client
 from motley_client.errors import AuthError, Conflict, Unreachable
+from motley_client.web_ports import free_port
 from tests.deployment import PATIENCE_S, wait_for
 from tests.service.running_service import SESSIONS, Service
 from tests.service.test_command_with_jobs import motley, started, submitted
@@ -81,6 +82,25 @@ def test_a_port_of_the_job_is_reached_through_the_service(service: Service, clie
             tunnel.send_signal(signal.SIGINT)
             tunnel.communicate()
             assert tunnel.returncode == 0
+
+
+def test_a_page_of_the_job_is_opened(service: Service, client: Client) -> None:
+    """By `motley open` at the port of its tag, and TensorBoard beside the job."""
+    port = free_port()
+    make = "mkdir runs lab; echo curves > runs/index.html; echo cells > lab/index.html; echo up"
+    program = '#!/bin/sh\ncd "$2"; exec python3 -m http.server --bind 127.0.0.1 "$6"'
+    board = f"echo '{program}' > tensorboard; chmod +x tensorboard"
+    options = ["--tag", f"open={port}/lab/", "--env", f"PATH=.:{os.environ['PATH']}", "--env", "JUPYTER_TOKEN=t"]
+    with running(service, client, f"{board}; {make}; {SERVE[:-1]}{port}", *options) as job:
+        for words, expected in ((("open", job), "cells\n"), (("tensorboard", job, "runs"), "curves\n")):
+            with started(service, *words, "--no-browser") as tunnel:
+                assert tunnel.stdout is not None
+                line = next(line for line in tunnel.stdout if "leads to the job" in line)
+                assert httpx.get(line.split()[0]).text == expected
+                assert line.split()[0].endswith("/lab/?token=t") is (words[0] == "open")
+                tunnel.send_signal(signal.SIGINT)
+                tunnel.communicate()
+                assert tunnel.returncode == 0
 
 
 def test_a_port_that_is_the_commands_own_is_refused_through_the_service(service: Service, client: Client) -> None:

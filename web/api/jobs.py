@@ -19,6 +19,7 @@ from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
 from accounting_app.fairness.budgets import with_budget_notes
+from connections_app.checkpoints.copying import ChosenCheckpoint, begun_with, choose, copied, drop_copy
 from insight_app.explain.decisions import explain_job
 from insight_app.explain.dry_run import dry_run_of_admitted
 from insight_app.explain.plan_forecast import forecast_plan
@@ -33,6 +34,7 @@ from jobs_app.models import Attempt, Job
 from jobs_app.models.job import JobQuerySet
 from jobs_app.permissions import caller, is_administrator, jobs_seen_by
 from jobs_app.serializers import BatchAnswer, JobAnswer, JobBatch, JobInFull, in_full
+from jobs_app.submission.admission import Admitted
 from jobs_app.submission.batch import admitted_batch
 from jobs_app.submission.changing import read_change
 from jobs_app.submission.enqueue import draft_spec, just_written
@@ -51,6 +53,14 @@ from web.rest.representation import FIELDS, ShowMany, single
 class SubmitQuery(serializers.Serializer[Any]):
     dry_run = Flag(required=False, help_text="Validate the spec and return the job's plan, without submitting it.")
     forecast = Flag(required=False, help_text="With `dry_run`: also play the queue with the job, which takes seconds.")
+
+
+class CloneQuery(serializers.Serializer[Any]):
+    checkpoint = serializers.CharField(
+        required=False,
+        max_length=255,
+        help_text="Name of a checkpoint of the job, as in `/jobs/{id}/checkpoints`, or `.` for all that it has saved.",
+    )
 
 
 class PlanWithForecast(PlanAnswer):
@@ -121,21 +131,35 @@ class JobViewSet(ShowMany[Job], viewsets.GenericViewSet[Job]):
             return Response(PlanWithForecast(plan).data)
         return self._submitted(request.data)
 
-    @extend_schema(request=JobSpec, responses={201: JobInFull}, parameters=[IDEMPOTENCY_KEY])
+    @extend_schema(request=JobSpec, responses={201: JobInFull}, parameters=[CloneQuery, IDEMPOTENCY_KEY])
     @action(detail=True, methods=["post"])
     def clone(self, request: Request, pk: str) -> Response:
-        """Submit the same job again, without its dependencies. Fields of the body, if any, override its spec."""
-        return self._submitted(cloned_spec(self._in_full_or_archived(pk)["spec"], request.data))
+        """Submit the same job again, without its dependencies. Fields of the body, if any, override its spec.
 
-    def _submitted(self, spec: Any) -> Response:
+        With `checkpoint` it begins with a copy of that checkpoint.
+        """
+        spec = cloned_spec(self._in_full_or_archived(pk)["spec"], request.data)
+        name = query_of(request, CloneQuery).get("checkpoint")
+        return self._submitted(spec, (lambda: choose(self.get_object(), name)) if name else None)
+
+    def _submitted(self, spec: Any, checkpoint: Callable[[], ChosenCheckpoint] | None = None) -> Response:
         """201 with the job, written once per idempotency key; it is admitted before anything is locked."""
         keyed = KeyedRequest.of(self.request)
         if answer := keyed.stored_answer():
             return _created(answer, replayed=True)
         job = admitted(spec, caller(self.request), administrator=is_administrator(self.request))
         (job,) = with_budget_notes([job], timezone.now())
+        if checkpoint is None:
+            return self._entered(keyed, job)
+        chosen = checkpoint()
+        job = begun_with(chosen, job)
+        with copied(chosen, job.id):
+            return self._entered(keyed, job)
+
+    def _entered(self, keyed: KeyedRequest, job: Admitted) -> Response:
         with keyed.exclusive():
             if answer := keyed.stored_answer():
+                drop_copy(job.id)
                 return _created(answer, replayed=True)
             answer = in_full(just_written(enter(job), job))
             keyed.store(answer, status=status.HTTP_201_CREATED)

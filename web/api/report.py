@@ -76,6 +76,9 @@ class TeamReportAnswer(serializers.Serializer[Any]):
     )
     energy_kwh = serializers.FloatField(allow_null=True, help_text="Of the GPUs; null: not known.")
     energy_source = serializers.ChoiceField(ENERGY_SOURCES, source="energy.source")
+    co2_g = serializers.FloatField(
+        allow_null=True, help_text="By MOTLEY_CO2_G_PER_KWH; null: not configured, or the energy is not known."
+    )
     jobs = ReportedJobs(
         source="figures", allow_null=True, help_text="Null: no longer known, as are lost and failed hours and members."
     )

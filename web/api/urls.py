@@ -5,6 +5,7 @@ from django.urls import path
 
 from web.api.agent_messages import CheckpointsView, CodeView, JoinView, LogsView, ServerSessionView, SyncView
 from web.api.arrays import ArrayView
+from web.api.checkpoints import CheckpointsOfJobView
 from web.api.curves import CurveView
 from web.api.energy import EnergyView
 from web.api.estimates import EstimatesView
@@ -12,10 +13,12 @@ from web.api.forecasts import DeadlineAccuracyView, ForecastAccuracyView, Foreca
 from web.api.gpus import JobGpusView, NodeGpusView
 from web.api.history import HistoryView
 from web.api.job_files import FileView, FolderView
+from web.api.job_graph import GraphView
 from web.api.jobs import ExplainView
 from web.api.lab_applying import LabApplyView, LabPreviewView
 from web.api.logs import LogView
 from web.api.merged_log import MergedLogView
+from web.api.receipts import ReceiptView
 from web.api.report import ReportCsvView, ReportView
 from web.api.sessions import SessionView
 from web.api.team_members import InvitationsView, MemberLimitsView, TeamMembersView, TeamMemberView
@@ -29,9 +32,12 @@ urlpatterns = [
     path("agent/attempts/<str:attempt>/logs/<str:stream>/<int:rank>", LogsView.as_view(), name="agent-logs"),
     path("agent/attempts/<str:attempt>/code", CodeView.as_view(), name="agent-code"),
     path("agent/attempts/<str:attempt>/checkpoints", CheckpointsView.as_view(), name="agent-checkpoints"),
+    path("jobs/<uuid:pk>/checkpoints", CheckpointsOfJobView.as_view(), name="job-checkpoints"),
     path("jobs/<uuid:pk>/curve", CurveView.as_view(), name="job-curve"),
     path("jobs/<uuid:pk>/explain", ExplainView.as_view(), name="job-explain"),
     path("jobs/<uuid:pk>/forecast", ForecastView.as_view(), name="job-forecast"),
+    path("jobs/<uuid:pk>/graph", GraphView.as_view(), name="job-graph"),
+    path("jobs/<uuid:pk>/receipt", ReceiptView.as_view(), name="job-receipt"),
     path("forecasts/accuracy", ForecastAccuracyView.as_view(), name="forecasts-accuracy"),
     path("forecasts/accuracy/deadlines", DeadlineAccuracyView.as_view(), name="forecasts-accuracy-deadlines"),
     path("forecasts/accuracy/teams", TeamForecastAccuracyView.as_view(), name="forecasts-accuracy-teams"),

@@ -1,4 +1,5 @@
-"""Job page: timeline and the tabs overview, why, logs, files, gpus, attempts, events and spec."""
+"""Job page: timeline and the tabs overview, why, logs, files, checkpoints, gpus, cost, attempts,
+events and spec."""
 
 import json
 import shlex
@@ -22,8 +23,10 @@ from insight_app.errors import TooManySolves
 from insight_app.explain.array_progress import array_progress
 from insight_app.explain.attempt_explanations import amount_of, cancel_cost, shortage_of
 from insight_app.explain.decisions import explain_job
+from insight_app.explain.gpu_advice import read_gpu_advice
 from insight_app.explain.outlooks import checkpoint_outlook, placement_odds
-from insight_app.explain.rate_comparison import compare_rates, explain_placement
+from insight_app.explain.rate_comparison import compare_rates, explain_placement, has_no_steps
+from insight_app.explain.receipt import read_receipt
 from insight_app.explain.remaining_work import remaining_work
 from insight_app.explain.restart_cost import restart_cost
 from insight_app.explain.solve_slots import solve_slots
@@ -52,12 +55,13 @@ from jobs_app.measurement.progress_curves import last_metrics, read_curve
 from jobs_app.models import Attempt, Job, JobEvent, SweepTrial
 from jobs_app.submission.conversion import spec_of, write_yaml
 from jobs_app.submission.larger_requests import LargerRequest, requests_against
+from motley_client.web_ports import web_port_of
 from scheduler_app.models import Round
 from scheduler_app.sweeps.trial_spec import SWEEP_TAG
 from web.pages.base import SignedInRequest, emulated_nodes, unknown_value
 from web.pages.gpu_charts import gpu_figures
 from web.pages.gpu_holders import read_gpu_holders
-from web.pages.job_files import files_tab
+from web.pages.job_files import checkpoints_tab, files_tab
 from web.pages.job_log import last_lines_of, log_tab
 from web.pages.job_rows import read_gpu_styles
 from web.pages.progress_charts import progress_figures
@@ -106,6 +110,8 @@ def job(request: SignedInRequest, pk: UUID) -> HttpResponse:
         "delays": [(state, seconds, CAUSES[state]) for state, seconds in seconds_by_state(spans).items()],
         "forecast": forecast,
         "trial": _trial(seen),
+        "web_port": web_port_of(seen.tags, seen.env),
+        "continued": Job.objects.filter(pk=seen.continues).first() if seen.continues else None,
         "comment": None if tab == "events" else comments_on(seen).last(),
         "deadline_passed": not seen.is_final and seen.deadline is not None and seen.deadline <= now,
         "emulated": any(node in emulated for attempt in attempts for node in attempt.nodes),
@@ -178,6 +184,7 @@ def _overview(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -
         "energy_j": energy_j(attempts),
         "energy_of_ended": energy_of_ended(attempts),
         "waited_s": waited_s(job, spans_of(job, attempts, now), now),
+        "waited_for": job.needed_by.count(),
         "cpu_memory": amount_of(attempts[-1]) if attempts else "",
         "ran_s": sum(attempt.ran_s(now) for attempt in attempts),
         "files_kept_until": job.finished_at + settings.MOTLEY_KEEP_FILES if job.finished_at else None,
@@ -247,6 +254,14 @@ def _gpus(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Co
     }
 
 
+def _cost(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
+    return {
+        "receipt": read_receipt(job, attempts, timezone.now()),
+        "advice": read_gpu_advice(job, attempts),
+        "intensity": settings.MOTLEY_CO2_G_PER_KWH,
+    }
+
+
 def _attempts(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
     now = timezone.now()
     return {
@@ -278,7 +293,9 @@ TABS: dict[str, Tab] = {
     "why": _why,
     "logs": log_tab,
     "files": files_tab,
+    "checkpoints": checkpoints_tab,
     "gpus": _gpus,
+    "cost": _cost,
     "attempts": _attempts,
     "events": _events,
     "spec": _spec,

@@ -10,6 +10,7 @@ from django.shortcuts import get_object_or_404
 from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_safe
 
+from connections_app.checkpoints.listing import read_checkpoints
 from connections_app.engine_registry import engine_named
 from connections_app.job_folder import AS_IT_IS, FileBlocks, open_file
 from engines.job_files import MOST_LISTED
@@ -17,7 +18,7 @@ from engines.protocol import EngineError, NoSuchFile
 from jobs_app.models import Attempt, Job
 from web.pages.base import SignedInRequest
 
-LONGEST_PATH = 4096
+LONGEST_PATH, MOST_BEGUN = 4096, 100
 
 Context = dict[str, Any]
 
@@ -42,6 +43,15 @@ def files_tab(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -
         return context | {"files": []}
     except EngineError as error:
         return context | {"files": [], "fault": str(error)}
+
+
+def checkpoints_tab(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Context:
+    """Checkpoints that there are, and those that the job reported, with the jobs that began with one."""
+    begun = Job.objects.visible_to(request.user).filter(continues=job.pk)[:MOST_BEGUN]
+    try:
+        return {"checkpoints": read_checkpoints(job), "begun": begun}
+    except EngineError as error:
+        return {"checkpoints": [], "begun": begun, "fault": str(error)}
 
 
 @login_required

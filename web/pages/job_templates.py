@@ -1,13 +1,22 @@
 """Templates of job specs on the new-job page."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+from motley_client.web_ports import notebook_spec
 
 
 @dataclass(frozen=True)
 class JobTemplate:
     title: str
     spec: dict[str, Any]
+    make: Callable[[], dict[str, Any]] | None = None
+    """Makes the spec anew for each job, where a part of it is random."""
+
+    @property
+    def fresh(self) -> dict[str, Any]:
+        return self.make() if self.make else self.spec
 
 
 EMULATED = JobTemplate(
@@ -20,6 +29,7 @@ JOB_TEMPLATES: dict[str, JobTemplate] = {
         "One GPU",
         {"name": "train", "command": "python train.py", "gpus": 1, "time_limit": "24h", "retries": 1},
     ),
+    "notebook": JobTemplate("Notebook", {"command": "jupyter lab"}, make=notebook_spec),
     "torchrun": JobTemplate(
         "Several GPUs with torchrun",
         {

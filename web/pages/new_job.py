@@ -17,13 +17,16 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from accounting_app.fairness.budgets import with_budget_notes
 from cluster_app.models import Node
+from connections_app.checkpoints.copying import ALL, begun_with, choose, copied
+from connections_app.errors import CheckpointNotCopied, TooManyUploads
 from insight_app.explain.dry_run import dry_run
 from insight_app.explain.plan_forecast import forecast_plan
 from jobs_app.code.packing import store_files
-from jobs_app.errors import InvalidSpec
+from jobs_app.errors import FilesDeleted, InvalidSpec
 from jobs_app.forms import TIMES, JobForm, field_of, fields_of
 from jobs_app.job_archive import archived_job
 from jobs_app.models import Job, Team
+from jobs_app.submission.admission import Admitted
 from jobs_app.submission.conversion import parse_yaml, spec_of, write_yaml
 from jobs_app.submission.larger_requests import read_larger_requests
 from jobs_app.submission.needs_by_name import with_ids
@@ -121,14 +124,11 @@ def _fresh(request: SignedInRequest) -> HttpResponse:
 def _template(request: SignedInRequest) -> Spec:
     """Spec to start from: of the job to clone, the selected template, or a sample job on emulated GPUs."""
     if clone := request.GET.get("clone"):
-        try:
-            return _clone(request, UUID(clone))
-        except ValueError as error:
-            raise Http404 from error
+        return _clone(request, id_in(clone))
     team = Team.objects.default_of(request.user)
     first = {"team": team.name} if team else {}
     if (name := request.GET.get("template")) in JOB_TEMPLATES:
-        return first | JOB_TEMPLATES[name].spec
+        return first | JOB_TEMPLATES[name].fresh
     return first | (EMULATED.spec if Node.objects.filter(emulated=True).exists() else {"gpus": 1})
 
 
@@ -202,9 +202,31 @@ def _submit(request: SignedInRequest, spec: Spec) -> HttpResponse:
         spec = spec | {"code": _stored(request, spec, files)}
     asked = admitted(with_ids(spec, request.user), request.user, administrator=request.user.is_staff)
     (asked,) = with_budget_notes([asked], timezone.now())
-    job = enter(asked)
+    job = _entered(request, asked)
     messages.success(request, f"{job.name} has been submitted. {asked.note}".strip())
     return redirect("jobs") if job.array_id else redirect("job", job.pk)
+
+
+def _entered(request: SignedInRequest, asked: Admitted) -> Job:
+    """Submit the job, beginning with the checkpoint that the form names, if it does."""
+    if not (name := request.POST.get("checkpoint", "")):
+        return enter(asked)
+    source = get_object_or_404(Job.objects.visible_to(request.user), pk=id_in(request.POST.get("source", "")))
+    try:
+        chosen = choose(source, name)
+        asked = begun_with(chosen, asked)
+        with copied(chosen, asked.id):
+            return enter(asked)
+    except (CheckpointNotCopied, FilesDeleted, TooManyUploads) as error:
+        raise InvalidSpec.at("", error.code, str(error)) from error
+
+
+def id_in(text: str) -> UUID:
+    """The id of a job in an address or form; raises `Http404`."""
+    try:
+        return UUID(text)
+    except ValueError as error:
+        raise Http404 from error
 
 
 def uploaded_files(request: SignedInRequest) -> "dict[str, UploadedFile[Any]]":
@@ -238,9 +260,20 @@ def _page(
         "cards": cards_of(request.user),
         "job_templates": JOB_TEMPLATES,
         "chosen": request.GET.get("template", ""),
+        "begins_with": _begins_with(request),
         "starts_from_example": request.method == "GET" and "clone" not in request.GET,
     }
     return render(request, "pages/new_job.html", context)
+
+
+def _begins_with(request: SignedInRequest) -> dict[str, Any] | None:
+    """The job and the name of the checkpoint with which the new job is to begin."""
+    sent = request.POST if request.method == "POST" else request.GET
+    name, source = sent.get("checkpoint", ""), sent.get("source") or sent.get("clone", "")
+    if not name:
+        return None
+    job = get_object_or_404(Job.objects.visible_to(request.user), pk=id_in(source))
+    return {"job": job, "name": name, "all": name == ALL}
 
 
 def _uses_advanced(form: JobForm) -> bool:

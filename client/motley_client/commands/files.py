@@ -1,4 +1,4 @@
-"""The `motley files` command: list the folders of a job, download a file."""
+"""The `motley files` and `motley checkpoints` commands: folders of a job, download of a file, checkpoints."""
 
 import sys
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from motley_client.completion import JobArgument
 from motley_client.errors import NotFound
 from motley_client.lookup import connect, find_job
 from motley_client.responses import JobFolder
-from motley_client.tables.files import files_table
+from motley_client.tables.files import checkpoints_table, files_table
 from motley_client.terminal import Output, OutputOption, emit, now, sanitized, warn
 
 STANDARD_OUTPUT = "-"
@@ -43,6 +43,17 @@ def files(
         emit(output, folder, names=names, table=lambda: files_table(folder["files"], now=now()))
         if not folder["complete"]:
             warn(f"Only the first {len(names)} names are listed.")
+
+
+def checkpoints(context: typer.Context, job: JobArgument, output: OutputOption = Output.TABLE) -> None:
+    """List the checkpoints of a job, also those that were replaced; motley clone JOB --checkpoint NAME begins with one.
+
+    Each file or folder of checkpoints is one; of a job on a machine that joined there is an archive of all.
+    """
+    with connect(context) as client:
+        found = client.checkpoints(find_job(client, job)["id"])
+        names = [one["name"] for one in found["checkpoints"] if one["kept"]]
+        emit(output, found, names=names, table=lambda: checkpoints_table(found, now=now()))
 
 
 def _folder(client: Client, job_id: str, path: str) -> JobFolder | None:

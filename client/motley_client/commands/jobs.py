@@ -28,10 +28,12 @@ from motley_client.tables.jobs import (
     display_name,
     events_table,
     explanation,
+    graph_table,
     job_details,
     jobs_table,
     metrics_table,
 )
+from motley_client.tables.receipt import receipt_tables
 from motley_client.terminal import Output, OutputOption, WatchOption, emit, now, present, sanitized, say, warn
 
 Action = Callable[[Client, str], JobDetail]
@@ -250,6 +252,24 @@ def metrics(context: typer.Context, job: JobArgument, output: OutputOption = Out
     with connect(context) as client:
         found = client.curve(find_job(client, job)["id"])
     emit(output, found, names=list(found["last"]), table=lambda: metrics_table(found))
+
+
+def receipt(context: typer.Context, job: JobArgument, output: OutputOption = Output.TABLE) -> None:
+    """Show what a job took: GPU-hours and cost by GPU type, energy, CO2, and which GPUs it should have requested."""
+    with connect(context) as client:
+        found = client.receipt(find_job(client, job)["id"])
+    names = [one["gpu_type"] for one in found["lines"]]
+    emit(output, found, names=names, table=lambda: receipt_tables(found))
+
+
+def graph(context: typer.Context, job: JobArgument, output: OutputOption = Output.TABLE) -> None:
+    """List the jobs that wait for each other around a job, when all are expected to have ended, and what decides that.
+
+    Jobs that make all of it later if they are later, the critical path, are marked with *.
+    """
+    with connect(context) as client:
+        found = client.graph(find_job(client, job)["id"])
+    emit(output, found, names=[one["id"] for one in found["jobs"]], table=lambda: graph_table(found, now=now()))
 
 
 def change(

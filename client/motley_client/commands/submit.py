@@ -126,6 +126,13 @@ def clone(
     job: JobArgument,
     *,
     changes: dict[str, Any],
+    checkpoint: Annotated[
+        str,
+        typer.Option(
+            help="Begin with this checkpoint of the job, of motley checkpoints JOB; a dot: with all that it saved.",
+            metavar="NAME",
+        ),
+    ] = "",
     wait: WaitOption = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -133,7 +140,7 @@ def clone(
     with connect(context) as client:
         found = find_job(client, job)
         (changes,) = with_uploaded_code(client, [{"team": found["team"], **changes}], output)
-        made = client.clone(found["id"], with_ids(client, changes))
+        made = client.clone(found["id"], with_ids(client, changes), checkpoint=checkpoint)
         _follow_up(client, made, wait=wait, output=output)
 
 

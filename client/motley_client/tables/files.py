@@ -1,12 +1,12 @@
-"""Table of the files of a job."""
+"""Tables of the files and the checkpoints of a job."""
 
 from collections.abc import Iterable
 from datetime import datetime
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 
-from motley_client.responses import JobFile
-from motley_client.tables.format import age, table
+from motley_client.responses import ContinuedBy, JobFile, SavedCheckpoint, SavedCheckpoints
+from motley_client.tables.format import age, number, table
 
 NOT_FOLLOWED = "link or device, not followed"
 
@@ -14,6 +14,27 @@ NOT_FOLLOWED = "link or device, not followed"
 def files_table(files: Iterable[JobFile], *, now: datetime) -> RenderableType:
     rows = [(_name(file), _size(file), age(file["modified_at"], now)) for file in files]
     return table(("NAME", "SIZE", "AGE"), rows, empty="No files.")
+
+
+def checkpoints_table(found: SavedCheckpoints, *, now: datetime) -> RenderableType:
+    heads = ("NAME", "STEP", "LOSS", "SIZE", "AGE", "TOOK", "ATTEMPT")
+    rows = [_checkpoint_row(one, now) for one in found["checkpoints"]]
+    begun = [f"{one['name']} ({one['id']}) began with {_what(one)}." for one in found["continued_by"]]
+    return Group(table(heads, rows, empty="No checkpoints."), *begun)
+
+
+def _checkpoint_row(one: SavedCheckpoint, now: datetime) -> tuple[str, ...]:
+    name = one["name"] or ("archive of all" if one["kept"] else "not kept")
+    step = "" if one["step"] is None else f"{one['step']:,}"
+    loss = "" if one["loss"] is None else number(one["loss"])
+    kept_size = "" if one["size"] is None else size(one["size"])
+    took = "" if one["took_s"] is None else f"{one['took_s']:.3g} s"
+    return (name, step, loss, kept_size, age(one["made_at"], now), took, str(one["attempt"] or ""))
+
+
+def _what(one: ContinuedBy) -> str:
+    step = "" if one["continues_step"] is None else f", step {one['continues_step']:,}"
+    return (one["continues_from"] or "all of them") + step
 
 
 def _name(file: JobFile) -> str:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from motley_client.responses import (
     ACTIVE_STATES,
+    FINAL_STATES,
     Array,
     Attempt,
     Checkpoints,
@@ -17,6 +18,7 @@ from motley_client.responses import (
     DeadlineOutlook,
     Event,
     Explanation,
+    Graph,
     Job,
     JobDetail,
     JobForecast,
@@ -266,6 +268,34 @@ def metrics_table(curve: Curve) -> RenderableType:
     rows = [(name, f"{one['value']:.6g}", f"{one['step']:,}") for name, one in curve["last"].items()]
     empty = "No named metrics: progress(step, metrics={...}) of motley_client.training reports them."
     return table(("METRIC", "LAST", "STEP"), rows, empty=empty)
+
+
+def graph_table(found: Graph, *, now: datetime) -> RenderableType:
+    """Jobs that wait for each other, with * on the critical path."""
+    names = {one["id"]: one["name"] for one in found["jobs"]}
+    rows = [
+        (
+            f"{'* ' if one['critical'] else '  '}{one['name']}",
+            one["state"],
+            ", ".join(names[parent] for parent in one["after"]),
+            _moment(one["starts_at"], now),
+            _moment(one["ends_at"], now),
+        )
+        for one in found["jobs"]
+    ]
+    ends_at = found["ends_at"]
+    end = f"All end {_moment(ends_at, now)}, by medians of forecasts." if ends_at else found["why_none"]
+    if ends_at and all(one["state"] in FINAL_STATES for one in found["jobs"]):
+        end = f"All have ended, the last {_moment(ends_at, now)}."
+    cut = [] if found["complete"] else ["The graph is cut off: it has more jobs."]
+    return Group(table(("NAME", "STATE", "AFTER", "STARTS", "ENDS"), rows, empty=""), end, *cut)
+
+
+def _moment(at: str | None, now: datetime) -> str:
+    """How long ago it was, or how long it is until then."""
+    if not at:
+        return ""
+    return until(at, now) if datetime.fromisoformat(at) > now else f"{age(at, now)} ago"
 
 
 def events_table(events: Iterable[Event], *, now: datetime) -> RenderableType:

@@ -40,6 +40,8 @@ def _figures(team: TeamReport, currency: str) -> Iterator[tuple[str, Cell]]:
     yield "work", f"{work} reference GPU-hours in {gpu_hours} GPU-hours"
     yield "cost", "" if team["cost"] is None else f"{team['cost']:.2f} {currency}".strip()
     yield "energy", "" if team["energy_kwh"] is None else f"{team['energy_kwh']:.3g} kWh"
+    if team["co2_g"] is not None:
+        yield "CO2", f"{team['co2_g'] / 1000:.3g} kg"
     yield from _of_jobs(team["jobs"]) if team["jobs"] else [("jobs", NOT_KNOWN)]
     waste = {
         "lost by stops": team["lost_gpu_hours"],

@@ -145,6 +145,12 @@ def energy(joules: float) -> str:
 
 
 @register.filter
+def co2(grams: float) -> str:
+    """Mass of CO2 in g or kg."""
+    return f"{grams / 1000:,.3g} kg" if grams >= 1000 else f"{grams:.3g} g"
+
+
+@register.filter
 def number(value: float | None) -> str:
     """Three significant digits; whole numbers with thousands separators."""
     if value is None:

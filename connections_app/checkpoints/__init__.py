@@ -1,0 +1,1 @@
+"""Checkpoints of jobs: which there are, and copies of them with which new jobs begin."""

@@ -1,0 +1,143 @@
+"""Copies of checkpoints with which new jobs begin: archives of the service, unpacked before their first attempt.
+
+The copy is made when the job is submitted: what the other job saves later, or deletes, does not change it.
+"""
+
+import os
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.conf import settings
+
+from connections_app.agents.uploads import checkpoints_of, copy_slot, make_folder
+from connections_app.checkpoints.listing import FOLDER, Checkpoint, files_below, has_archive, read_checkpoints
+from connections_app.errors import CheckpointNotCopied
+from connections_app.job_folder import open_file
+from engines.protocol import EngineError, OpenedFile
+from jobs_app.errors import FilesDeleted, InvalidSpec
+from jobs_app.models import Job
+from jobs_app.submission.admission import Admitted
+
+ALL = "."
+"""Name of everything in the checkpoint folder."""
+
+
+class ChosenCheckpoint(NamedTuple):
+    """A checkpoint of a job with which another is to begin; an empty name is all that the job has saved."""
+
+    source: Job
+    name: str
+    step: int | None
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Columns of the job that begins with it."""
+        begun = {} if self.step is None else {"continues_step": self.step, "step": self.step}
+        return {"continues": self.source.pk, "continues_from": self.name, **begun}
+
+    def __str__(self) -> str:
+        what = f"the checkpoint {self.name}" if self.name else "the checkpoints"
+        return f"{what} of {self.source}" + ("" if self.step is None else f", step {self.step:,}")
+
+
+def choose(source: Job, name: str) -> ChosenCheckpoint:
+    """The checkpoint of this name; raises `CheckpointNotCopied` if there is none, `FilesDeleted`."""
+    if source.files_deleted_at is not None:
+        raise FilesDeleted(source.files_deleted_at)
+    try:
+        kept = [one for one in read_checkpoints(source) if one.kept]
+    except EngineError as error:
+        raise CheckpointNotCopied(str(error)) from error
+    if not kept:
+        raise CheckpointNotCopied(f"{source} has saved no checkpoint that is still there.")
+    if name in ("", ALL):
+        return ChosenCheckpoint(source, "", _latest_step(kept))
+    found = next((one for one in kept if one.name == name), None)
+    if found is None:
+        there = ", ".join(one.name for one in kept[:5] if one.name) or "one archive of all"
+        raise CheckpointNotCopied(f"{source} has no checkpoint {name!r} (any more). There is: {there}.")
+    return ChosenCheckpoint(source, name, found.step)
+
+
+def begun_with(chosen: ChosenCheckpoint, asked: Admitted) -> Admitted:
+    """The job so that it begins with the checkpoint; of an array each task would need a copy of its own."""
+    if asked.array is not None:
+        text = "Tasks of an array cannot begin with a checkpoint of another job: submit one job."
+        raise InvalidSpec.at("/array", "not_with_a_checkpoint", text)
+    note = "; ".join(filter(None, (asked.note, f"begins with {chosen}")))
+    return replace(asked, columns=asked.columns | chosen.columns, note=note)
+
+
+def _latest_step(kept: list[Checkpoint]) -> int | None:
+    return max((one.step for one in kept if one.step is not None), default=None)
+
+
+def drop_copy(job: UUID) -> None:
+    """Remove the copy of a job that was not submitted."""
+    checkpoints_of(job).unlink(missing_ok=True)
+
+
+@contextmanager
+def copied(chosen: ChosenCheckpoint, job: UUID) -> Iterator[None]:
+    """Put a copy where the first attempt of the job takes it from; it is removed if the block fails.
+
+    Raises `CheckpointNotCopied`.
+    """
+    target = checkpoints_of(job)
+    make_folder(target.parent)
+    try:
+        with copy_slot():
+            _copy(chosen, target)
+        yield
+    except BaseException:
+        drop_copy(job)
+        raise
+
+
+def _copy(chosen: ChosenCheckpoint, target: Path) -> None:
+    try:
+        if has_archive(chosen.source):  # replaced as a whole, never written to: a second name will do
+            os.link(checkpoints_of(chosen.source.pk), target)
+        else:
+            _pack(chosen, target)
+    except EngineError as error:
+        raise CheckpointNotCopied(str(error)) from error
+    except OSError as error:
+        raise CheckpointNotCopied(f"The checkpoint could not be copied: {error}. Try again.") from error
+
+
+def _pack(chosen: ChosenCheckpoint, target: Path) -> None:
+    """Archive of the files, stored without compression: weights do not compress, and time is more than space."""
+    files = list(_files_of(chosen))
+    most, size = settings.MOTLEY_AGENT_CHECKPOINT_BYTES, sum(size for _, size in files)
+    if size > most:
+        text = f"The checkpoint has {size:,} bytes, more than the {most:,} that are copied"
+        raise CheckpointNotCopied(f"{text} (MOTLEY_AGENT_CHECKPOINT_BYTES): start from its path instead.")
+    with tarfile.open(target, "x:gz", compresslevel=0) as archive:
+        for path, _ in files:
+            _add(archive, path, open_file(chosen.source, path))
+    target.chmod(0o600)
+
+
+def _files_of(chosen: ChosenCheckpoint) -> Iterator[tuple[str, int]]:
+    """Paths below the job's folder and sizes, without unfinished files."""
+    for path, file in files_below(chosen.source, FOLDER):
+        name = path.split("/")[1]
+        if name == chosen.name or (not chosen.name and not name.startswith(".")):
+            yield path, file.size
+
+
+def _add(archive: tarfile.TarFile, path: str, opened: OpenedFile) -> None:
+    with os.fdopen(opened.descriptor, "rb") as file:
+        before = os.fstat(file.fileno())
+        member = tarfile.TarInfo(path.removeprefix(f"{FOLDER}/"))
+        member.size, member.mtime, member.mode = opened.size, int(before.st_mtime), 0o644
+        archive.addfile(member, file)
+        after = os.fstat(file.fileno())
+    if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
+        raise OSError(f"{path} was written to meanwhile")
