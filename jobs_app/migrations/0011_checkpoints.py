@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobs_app', '0009_sweeps'),
+        ('jobs_app', '0010_assumed_rates'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -25,7 +25,7 @@ from insight_app.explain.attempt_explanations import amount_of, cancel_cost, sho
 from insight_app.explain.decisions import explain_job
 from insight_app.explain.gpu_advice import read_gpu_advice
 from insight_app.explain.outlooks import checkpoint_outlook, placement_odds
-from insight_app.explain.rate_comparison import compare_rates, explain_placement, has_no_steps
+from insight_app.explain.rate_comparison import compare_rates, explain_placement
 from insight_app.explain.receipt import read_receipt
 from insight_app.explain.remaining_work import remaining_work
 from insight_app.explain.restart_cost import restart_cost
