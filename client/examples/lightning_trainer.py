@@ -77,7 +77,7 @@ def main(options: argparse.Namespace) -> None:
     gpus = int(os.environ.get("MOTLEY_GPUS_PER_NODE", "1")) * int(os.environ.get("MOTLEY_NUM_NODES", "1"))
     share = share_batch(GLOBAL_BATCH, gpus)
     rule = options.lr_scaling
-    motley = MotleyCallback(save_every=500, batch_size=share.total, initial_batch=GLOBAL_BATCH, lr_scaling=rule)
+    motley = MotleyCallback(batch_size=share.total, initial_batch=GLOBAL_BATCH, lr_scaling=rule)
     trainer = pl.Trainer(
         devices=int(os.environ.get("MOTLEY_GPUS_PER_NODE", "1")),
         num_nodes=int(os.environ.get("MOTLEY_NUM_NODES", "1")),

@@ -17,6 +17,9 @@ from motley_client.gradient_noise import TunedTraining
 from motley_client.training import (
     EXIT_REQUEUE,
     checkpoint_dir,
+    checkpoint_saved,
+    job_id,
+    next_checkpoint,
     progress,
     resume,
     should_stop,
@@ -29,10 +32,10 @@ class MotleyCallback(Checkpoint):  # type: ignore[misc]  # Lightning is not inst
 
     Lightning calls a `Checkpoint` after all other callbacks, so that their part of the step is done and saved.
 
-    `save_every` saves at every so many steps, too: what a lost node costs. Validation is not interrupted: a
-    checkpoint's grace period should be longer. `batch_size`, samples per step on all GPUs, is reported, with the noise
-    of its gradients where one GPU holds the model. With `initial_batch`, for which the learning rate was chosen,
-    `lr_scaling` scales the rate by adascale, sqrt, linear or none.
+    It also saves when a checkpoint pays (`next_checkpoint`), or at every `save_every` steps: what a lost node costs.
+    Validation is not interrupted: a checkpoint's grace period should be longer. `batch_size`, samples per step on all
+    GPUs, is reported, with the noise of its gradients where one GPU holds the model. With `initial_batch`, for which
+    the learning rate was chosen, `lr_scaling` scales the rate by adascale, sqrt, linear or none.
     """
 
     def __init__(
@@ -95,12 +98,26 @@ class MotleyCallback(Checkpoint):  # type: ignore[misc]  # Lightning is not inst
             self._tuned.step_done()
         if trainer.is_global_zero:
             self._report(trainer, outputs)
-        if trainer.strategy.reduce_boolean_decision(should_stop(), all=False) and not _is_last_step(trainer):
-            trainer.save_checkpoint(self.path)
+        stops, saves = should_stop(), self._save_is_due(trainer)
+        if not _on_any_rank(trainer, stops or saves):  # in most steps there is one reduction
+            return
+        if _on_any_rank(trainer, stops) and not _is_last_step(trainer):
+            self._save(trainer)
             # Not trainer.should_stop: it waits for min_epochs and min_steps, and validates first.
             raise SystemExit(EXIT_REQUEUE)
-        if self.save_every and self._step % self.save_every == 0:
-            trainer.save_checkpoint(self.path)
+        if _on_any_rank(trainer, saves):
+            self._save(trainer)
+
+    def _save_is_due(self, trainer: Trainer) -> bool:
+        """At the steps that were asked for, else when rank 0 finds that a checkpoint pays; outside Motley never."""
+        if self.save_every:
+            return self._step % self.save_every == 0
+        return job_id() is not None and trainer.is_global_zero and next_checkpoint() <= 0
+
+    def _save(self, trainer: Trainer) -> None:
+        began_s = time.monotonic()
+        trainer.save_checkpoint(self.path)
+        checkpoint_saved(time.monotonic() - began_s)
 
     def _report(self, trainer: Trainer, outputs: Any) -> None:
         now_s = time.monotonic()
@@ -113,6 +130,10 @@ class MotleyCallback(Checkpoint):  # type: ignore[misc]  # Lightning is not inst
             loss = loss.item() * trainer.accumulate_grad_batches
         of_batch = self._tuned.report() if self._tuned else {"batch_size": self.batch_size}
         progress(self._step, epoch=trainer.current_epoch, loss=loss, **of_batch)
+
+
+def _on_any_rank(trainer: Trainer, wanted: bool) -> bool:
+    return bool(trainer.strategy.reduce_boolean_decision(wanted, all=False))
 
 
 def _is_last_step(trainer: Trainer) -> bool:

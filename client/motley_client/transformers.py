@@ -16,13 +16,23 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from motley_client.gradient_noise import TunedTraining
-from motley_client.training import EXIT_REQUEUE, checkpoint_dir, progress, resume, should_stop
+from motley_client.training import (
+    EXIT_REQUEUE,
+    checkpoint_dir,
+    checkpoint_saved,
+    job_id,
+    next_checkpoint,
+    progress,
+    resume,
+    should_stop,
+)
 
 
 class MotleyCallback(TrainerCallback):  # type: ignore[misc]  # Transformers is not installed where types are checked
     """Reports progress, and has the Trainer save and end on all ranks at one step when Motley asks the job to stop.
 
-    The Trainer's `output_dir` is `checkpoint_dir()`. The loss reported is that of its last log, and so are
+    The Trainer's `output_dir` is `checkpoint_dir()`. Beside its own saves it saves when a checkpoint pays
+    (`next_checkpoint`), if `save_total_limit` says how many stay. The loss reported is that of its last log, and so are
     the numbers beside it, such as eval_loss and learning_rate, as metrics. The noise of gradients is reported where one
     GPU holds the model. With `initial_batch`, for which the learning rate was chosen, `lr_scaling` scales the rate by
     adascale, sqrt, linear or none.
@@ -39,6 +49,7 @@ class MotleyCallback(TrainerCallback):  # type: ignore[misc]  # Transformers is 
         self._loss: float | None = None
         self._metrics: dict[str, float] = {}
         self._tuned: TunedTraining | None = None
+        self._save_began_s = 0.0
 
     @property
     def exit_code(self) -> int:
@@ -72,10 +83,25 @@ class MotleyCallback(TrainerCallback):  # type: ignore[misc]  # Transformers is 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if self._tuned:
             self._tuned.step_done()
-        if _on_any_rank(should_stop(), args.device) and state.global_step < state.max_steps:
-            self.stopped = control.should_save = control.should_training_stop = True
+        stops, saves = should_stop(), self._save_is_due(args, state)
+        if _on_any_rank(stops or saves, args.device):  # in most steps there is one reduction
+            if _on_any_rank(stops, args.device) and state.global_step < state.max_steps:
+                self.stopped = control.should_save = control.should_training_stop = True
+            control.should_save |= _on_any_rank(saves, args.device)
+        self._save_began_s = time.monotonic()
         if state.is_world_process_zero:
             self._report(args, state)
+
+    def on_evaluate(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self._save_began_s = time.monotonic()  # it goes before a save
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        checkpoint_saved(time.monotonic() - self._save_began_s)
+
+    def _save_is_due(self, args: TrainingArguments, state: TrainerState) -> bool:
+        """When rank 0 finds that a checkpoint pays; never where all would stay, nor outside Motley."""
+        wanted = job_id() is not None and args.save_total_limit is not None and state.is_world_process_zero
+        return bool(wanted and next_checkpoint() <= 0)
 
     def _report(self, args: TrainingArguments, state: TrainerState) -> None:
         now_s = time.monotonic()

@@ -99,7 +99,15 @@ def _of_steps(job: Job, total: int, live: Attempt | None, forecast: DurationFore
     else:
         return None
     basis, says = (Basis.DECLARED, "declares") if job.total_steps else (Basis.REPORTED, "reports")
-    return RemainingWork(seconds, seconds, seconds, basis, 0, live is not None, f"from the steps it {says}")
+    detail = f"from the steps it {says}{_at_what_rate(live)}"
+    return RemainingWork(seconds, seconds, seconds, basis, 0, live is not None, detail)
+
+
+def _at_what_rate(live: Attempt | None) -> str:
+    """What is said of a rate that nothing is known of; empty for any other."""
+    if live is None or live.measured_rate or live.rate_source != Attempt.RateSource.ASSUMED:
+        return ""
+    return " at an assumed rate: no rate of its workload is known before it reports progress"
 
 
 def _of_similar(

@@ -67,6 +67,13 @@ def test_steps_that_the_job_declares_are_told_in_place_of_what_others_took(clust
     assert (found.basis, found.seconds, found.least_seconds) == (Basis.DECLARED, 300, 300)
 
 
+def test_a_rate_that_is_assumed_is_said_to_be(cluster: Lab) -> None:
+    job = cluster.submit(total_steps=3600)
+    attempt = running(cluster, job, for_s=0, rate=1.0)
+    Attempt.objects.filter(pk=attempt.pk).update(rate_source="assumed")
+    assert told(cluster, job).detail.startswith("from the steps it declares at an assumed rate")
+
+
 def test_a_waiting_job_with_steps_is_told_what_is_left_of_the_rounds_forecast(cluster: Lab) -> None:
     job = cluster.submit(name="train", total_steps=1000)
     assert remaining_work(job, [], cluster.now) is None

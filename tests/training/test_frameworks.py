@@ -31,6 +31,7 @@ def test_a_preempted_training_goes_on_elsewhere_as_if_it_had_not_stopped(
     ended = training.preempt(before)
     losses = training.losses(before)
     assert ended.progress.step == losses[-1][0]
+    assert ended.progress.grad_var > 0
 
     steps = str(ended.progress.step + GOES_ON_FOR)
     after = training.start(torchrun(training.python), script, "--steps", steps, *EACH_STEP, on=ONE_NODE)
@@ -38,6 +39,17 @@ def test_a_preempted_training_goes_on_elsewhere_as_if_it_had_not_stopped(
     losses += training.losses(after)
     reference = one_process(training.python, script, "--steps", steps, *EACH_STEP, folder=tmp_path)
     assert_same(losses, reference, within=SCRIPTS[script])
+
+
+@pytest.mark.parametrize(
+    ("script", "saved"), [("lightning_trainer.py", "last.ckpt"), ("transformers_trainer.py", "checkpoint-*")]
+)
+def test_callbacks_save_when_a_checkpoint_pays(training: Training, script: str, saved: str, tmp_path: Path) -> None:
+    """Where nodes stay for a second and a checkpoint takes a millisecond; the Trainer's own saves come later."""
+    env = {"MOTLEY_JOB_ID": "j", "MOTLEY_MEAN_UP_SECONDS": "1", "MOTLEY_CHECKPOINT_SECONDS": "0.001"}
+    one_process(training.python, script, "--steps", "200", *EACH_STEP, folder=tmp_path, env=env)
+    found = [path.name for path in (tmp_path / "checkpoints").glob(saved)]
+    assert set(found) - {"checkpoint-200"}, "the Trainer saves at its end by itself"
 
 
 @pytest.mark.parametrize("script", ["lightning_trainer.py", "transformers_trainer.py"])

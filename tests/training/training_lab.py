@@ -4,10 +4,11 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from types import MappingProxyType
 from uuid import uuid4
 
 import pytest
@@ -145,9 +146,12 @@ def losses_in(text: str) -> list[tuple[int, float]]:
     return [(int(step), float(loss)) for step, loss in LINE.findall(text)]
 
 
-def one_process(python: Path, script: str, *options: str, folder: Path) -> list[tuple[int, float]]:
-    """Losses of the same training by a single process outside Motley."""
-    env = {"PATH": os.environ["PATH"], "HOME": str(folder), "MASTER_PORT": str(free_ports(1)), **ONE_THREAD}
+def one_process(
+    python: Path, script: str, *options: str, folder: Path, env: Mapping[str, str] = MappingProxyType({})
+) -> list[tuple[int, float]]:
+    """Losses of the same training by a single process outside Motley, but for what `env` says."""
+    port = str(free_ports(1))
+    env = {"PATH": os.environ["PATH"], "HOME": str(folder), "MASTER_PORT": port, **ONE_THREAD, **env}
     done = subprocess.run(
         [str(python), str(EXAMPLES / script), *options],
         cwd=folder,
