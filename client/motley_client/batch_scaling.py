@@ -13,8 +13,9 @@ References
 .. [2] Johnson et al., 2020, "AdaScale SGD: A User-Friendly Algorithm for Distributed Training", section 3 (the gain).
 """
 
+import os
 from collections.abc import Mapping
-from math import sqrt
+from math import isfinite, sqrt
 from typing import Any, NamedTuple
 
 from motley_client.training import TrainingError, batch_size, micro_batches
@@ -43,6 +44,11 @@ def share_batch(default: int, ranks: int) -> BatchShare:
     return BatchShare(total, parts, total // (ranks * parts))
 
 
+def batch_is_tuned() -> bool:
+    """Whether Motley chooses the batch of this job, by the gradient noise that it reports."""
+    return bool(os.environ.get("MOTLEY_BATCH_SIZE"))
+
+
 class GradientNoise(NamedTuple):
     """Squared norm of the gradient, and its variance over batches of the size that was measured."""
 
@@ -60,33 +66,49 @@ class SmoothedNoise:
     """Fading means of both estimates: their ratio is what matters, and a single one says little.
 
     `smoothing` is the part that is kept at each measurement. Tensors stay on their device until `value` is asked for.
+    Estimates that are not finite, as of a step that overflowed, do not count.
     """
 
     def __init__(self, smoothing: float = 0.95) -> None:
         self.smoothing = smoothing
-        self.measurements = 0
+        self._counted: Any = 0.0
         self._sqr: Any = 0.0
         self._var: Any = 0.0
 
     def add(self, sqr: Any, var: Any) -> None:
-        self.measurements += 1
-        self._sqr = self.smoothing * self._sqr + (1 - self.smoothing) * sqr
-        self._var = self.smoothing * self._var + (1 - self.smoothing) * var
+        counts = ((sqr - sqr == 0) & (var - var == 0)) * 1.0
+        kept = 1 - (1 - self.smoothing) * counts
+        self._counted = self._counted + counts
+        self._sqr = kept * self._sqr + (1 - kept) * _finite(sqr)
+        self._var = kept * self._var + (1 - kept) * _finite(var)
+
+    @property
+    def measurements(self) -> int:
+        """How many count; waits for the GPU."""
+        return int(self._counted)
 
     @property
     def value(self) -> GradientNoise | None:
-        """The means, corrected for their start at 0; None: too few were measured, or they are not finite."""
+        """The means, corrected for their start at 0; None: too few count."""
         if self.measurements < LEAST_MEASUREMENTS:
             return None
         weight = 1 - self.smoothing**self.measurements
-        sqr, var = float(self._sqr) / weight, float(self._var) / weight
-        return GradientNoise(max(sqr, 0.0), max(var, 0.0)) if sqr - sqr == var - var == 0 else None
+        return GradientNoise(max(float(self._sqr) / weight, 0.0), max(float(self._var) / weight, 0.0))
 
     def state_dict(self) -> dict[str, float]:
         return {"measurements": self.measurements, "sqr": float(self._sqr), "var": float(self._var)}
 
     def load_state_dict(self, state: Mapping[str, float]) -> None:
-        self.measurements, self._sqr, self._var = int(state["measurements"]), state["sqr"], state["var"]
+        """Go on from a checkpoint; one whose numbers are not finite is left alone."""
+        if isfinite(state["sqr"] + state["var"]):
+            self._counted, self._sqr, self._var = float(state["measurements"]), state["sqr"], state["var"]
+
+
+def _finite(value: Any) -> Any:
+    """The value, 0 where it is not finite: 0 times infinity is no number."""
+    if hasattr(value, "nan_to_num"):  # a tensor, for which nobody waits
+        return value.nan_to_num(0.0, 0.0, 0.0)
+    return value if isfinite(value) else 0.0
 
 
 def learning_rate_factor(rule: str, batch: int, initial: int, noise: GradientNoise | None = None) -> float:

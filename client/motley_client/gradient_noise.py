@@ -7,7 +7,8 @@ tuned.step_done()                                  # on every rank, once a step
 progress(step, loss=loss, **tuned.report())        # on rank 0
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,10 +19,11 @@ from motley_client.batch_scaling import (
     LEAST_MEASUREMENTS,
     GradientNoise,
     SmoothedNoise,
+    batch_is_tuned,
     learning_rate_factor,
     noise_of_parts,
 )
-from motley_client.training import gpus_per_replica
+from motley_client.training import gpus_per_replica, micro_batches
 
 MEASURED_EVERY = 10
 """Steps: the noise changes slowly, and a measurement reads each gradient twice."""
@@ -31,46 +33,67 @@ class GradientNoiseMeter:
     """Measures the noise of gradients of ordinary and DDP models, in some steps, as they are computed.
 
     The parts of a batch are the micro-batches of all ranks: each gives a gradient in its backward pass, before DDP
-    averages them. A batch that is not in parts, of one GPU, is compared with that of the next step, which takes the
-    memory of one more gradient between the two. Losses of micro-batches are divided by their number.
+    averages them. With `pairs` a batch that is not in parts, of one GPU, is compared with that of the next step, which
+    takes the memory of one more gradient between the two. Losses of micro-batches are divided by their number.
     Clipping and a loss scale do not matter: both gradients are read at the end of the backward pass.
+
+    `passes` are the backward passes of a step. Steps with another number do not count, as of several losses, or of
+    layers that are checkpointed with `use_reentrant=True`. Where measuring fails, as for sparse gradients or for lack
+    of memory, there is a warning, and training goes on.
     """
 
-    def __init__(self, parameters: Iterable[Tensor], *, every: int = MEASURED_EVERY, smoothing: float = 0.95) -> None:
+    def __init__(
+        self,
+        parameters: Iterable[Tensor],
+        *,
+        passes: int = 1,
+        pairs: bool = True,
+        every: int = MEASURED_EVERY,
+        smoothing: float = 0.95,
+    ) -> None:
         self.every = every
         self.noise = SmoothedNoise(smoothing)
         self._parameters = [one for one in parameters if one.requires_grad]
-        self._steps = 0
+        self._passes, self._pairs = passes, pairs
+        self._steps, self._measured = 0, 0
+        self._listens, self._failed = False, False
         self._hooks: list[Any] = []
-        self._passes = 1
-        self._before: list[Tensor] | None = None
+        self._before: dict[int, Tensor] | None = None
         self._forget()
         self._listen()
 
     def step_done(self) -> bool:
         """Note the end of a step, on every rank; whether its gradients were measured."""
-        measured = bool(self._hooks) and self._backwards > 0
+        measured = self._listens
         if measured:
+            self._measured += 1
             self._measure()
         self._ignore()
         self._forget()
         self._steps += 1
-        if self._steps % self.every == 0 or self._before is not None or self.noise.measurements < LEAST_MEASUREMENTS:
+        if self._steps % self.every == 0 or self._before is not None or self._measured < 2 * LEAST_MEASUREMENTS:
             self._listen()
         return measured
 
     def close(self) -> None:
-        """Measure no more."""
+        """Measure no more until the next step that is due."""
         self._ignore()
         self._before = None
 
     def _listen(self) -> None:
-        self._hooks = [parameter.register_hook(self._on_gradient) for parameter in self._parameters]
+        """Listen to gradients of the next step: on all ranks or none, for they add up what they found."""
+        self._listens = bool(self._parameters) and (self._pairs or self._parts > 1)
+        if self._listens and not self._failed:
+            self._hooks = [parameter.register_hook(self._on_gradient) for parameter in self._parameters]
+
+    @property
+    def _parts(self) -> int:
+        return _ranks() * self._passes
 
     def _ignore(self) -> None:
         for hook in self._hooks:
             hook.remove()
-        self._hooks = []
+        self._hooks, self._listens = [], False
 
     def _forget(self) -> None:
         self._backwards = 0
@@ -78,7 +101,7 @@ class GradientNoiseMeter:
         self._norms: list[Tensor] = []
         self._sqr_of_parts: list[Tensor] = []
         self._sqr_of_mean: Tensor | None = None
-        self._copy: list[Tensor] | None = None
+        self._copy: dict[int, Tensor] | None = None
         self._of_pair: tuple[Tensor, Tensor] | None = None
 
     def _on_gradient(self, gradient: Tensor) -> None:
@@ -86,47 +109,57 @@ class GradientNoiseMeter:
         if not self._in_backward:
             self._in_backward = True
             _at_end_of_backward(self._after_hooks)
-        self._norms.append(_norm(gradient.detach()))
+        self._try(lambda: self._norms.append(_norm(gradient.detach())))
 
     def _after_hooks(self) -> None:
         # DDP has queued meanwhile what waits for its averages: this goes to the end of the queue once more.
-        _at_end_of_backward(self._after_backward)
+        _at_end_of_backward(lambda: self._try(self._after_backward))
 
     def _after_backward(self) -> None:
-        gradients = self._gradients()
-        if self._norms and gradients:
-            self._sqr_of_parts.append(_sqr(self._norms))
-            self._sqr_of_mean = _sqr([_norm(gradient) for gradient in gradients])
-            self._pair_up(gradients)
-        self._norms, self._in_backward = [], False
+        gradients = {i: one.grad for i, one in enumerate(self._parameters) if one.grad is not None}
+        norms, self._norms, self._in_backward = self._norms, [], False
         self._backwards += 1
+        if norms and gradients:
+            self._sqr_of_parts.append(_sqr(norms))
+            self._sqr_of_mean = _sqr([_norm(gradient) for gradient in gradients.values()])
+            if self._parts == 1:
+                self._pair_up(gradients)
 
-    def _pair_up(self, gradients: Sequence[Tensor]) -> None:
-        """Compare a batch that is not in parts with that of the step before, of almost the same weights."""
-        if self._backwards or self._passes > 1 or _ranks() > 1:
+    def _try(self, do: Callable[[], None]) -> None:
+        """Do a part of the measurement; where it fails, measure no more: training must go on."""
+        if self._failed:
             return
-        if self._before is None:
-            self._copy = [gradient.detach().clone() for gradient in gradients]
-        else:
-            self._of_pair = _noise_of_pair(self._before, gradients)
+        try:
+            do()
+        except RuntimeError as error:  # of memory, or of a kind of tensor
+            self._failed = True
+            self._before = self._copy = None
+            warnings.warn(f"Motley measures no gradient noise: {error}", RuntimeWarning, stacklevel=2)
 
-    def _gradients(self) -> list[Tensor]:
-        return [one.grad for one in self._parameters if one.grad is not None]
+    def _pair_up(self, gradients: Mapping[int, Tensor]) -> None:
+        """Compare a batch that is not in parts with that of the step before, of almost the same weights."""
+        if self._before is None:
+            self._copy = {i: gradient.detach().clone() for i, gradient in gradients.items()}
+        elif self._before.keys() == gradients.keys():
+            self._of_pair = _noise_of_pair([*self._before.values()], [*gradients.values()])
 
     def _measure(self) -> None:
-        if self._sqr_of_mean is None:
+        counts = not self._failed and self._backwards == self._passes and self._sqr_of_mean is not None
+        if self._parts > 1:
+            self._measure_parts(self._sqr_of_parts if counts else [])
             return
-        ranks, passes = _ranks(), self._backwards
-        self._passes, self._before = passes, self._copy if passes == 1 else None
-        if ranks * passes == 1:
-            if self._of_pair is not None:
-                self.noise.add(*self._of_pair)
-            return
-        total = torch.stack(self._sqr_of_parts).sum()
-        if ranks > 1:
+        self._before = self._copy if counts else None
+        if counts and self._of_pair is not None:
+            self.noise.add(*self._of_pair)
+
+    def _measure_parts(self, sqr_of_parts: Sequence[Tensor]) -> None:
+        """Add up the parts of all ranks; a rank without them takes part, too, and then nothing counts."""
+        none = torch.full((), torch.nan, device=self._parameters[0].device)
+        total = torch.stack([*sqr_of_parts]).sum() if sqr_of_parts else none
+        if (ranks := _ranks()) > 1:
             dist.all_reduce(total)
-        mean_of_sqr = total * passes / ranks  # losses, and so their gradients, were divided by the passes
-        self.noise.add(*noise_of_parts(mean_of_sqr, self._sqr_of_mean, ranks * passes))
+        mean_of_sqr = total * self._passes / ranks  # losses, and so their gradients, were divided by the passes
+        self.noise.add(*noise_of_parts(mean_of_sqr, self._sqr_of_mean if sqr_of_parts else none, self._parts))
 
 
 class TunedTraining:
@@ -134,6 +167,8 @@ class TunedTraining:
 
     `initial` is the batch for which the learning rate was chosen. The optimizers see a rate that is multiplied during
     their step alone: schedulers and checkpoints know the initial batch's. Models of several GPUs are not measured.
+    `passes` are the backward passes of a step, `micro_batches()` unless they are given. Batches that are in no parts
+    are compared, which takes memory, where Motley tunes the batch (or with `pairs`).
     """
 
     def __init__(
@@ -144,10 +179,15 @@ class TunedTraining:
         batch: int,
         initial: int | None = None,
         lr_scaling: str = "none",
+        measure: bool = True,
+        passes: int | None = None,
+        pairs: bool | None = None,
         every: int = MEASURED_EVERY,
     ) -> None:
         self.batch, self.initial, self.lr_scaling = batch, initial or batch, lr_scaling
-        self.meter = GradientNoiseMeter(parameters, every=every) if gpus_per_replica() == 1 else None
+        pairs, passes = batch_is_tuned() if pairs is None else pairs, passes or micro_batches()
+        is_measured = measure and gpus_per_replica() == 1
+        self.meter = GradientNoiseMeter(parameters, passes=passes, pairs=pairs, every=every) if is_measured else None
         self.lr_factor = learning_rate_factor(lr_scaling, self.batch, self.initial)
         for optimizer in optimizers:
             _multiply_learning_rate(optimizer, self)
@@ -218,7 +258,7 @@ def _norm(tensor: Tensor) -> Tensor:
 
 
 def _sqr(norms: Sequence[Tensor]) -> Tensor:
-    return torch.stack([norm.float() for norm in norms]).square().sum()
+    return torch.stack([norm.float().to(norms[0].device) for norm in norms]).square().sum()
 
 
 def _ranks() -> int:

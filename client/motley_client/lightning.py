@@ -34,8 +34,9 @@ class MotleyCallback(Checkpoint):  # type: ignore[misc]  # Lightning is not inst
 
     It also saves when a checkpoint pays (`next_checkpoint`), or at every `save_every` steps: what a lost node costs.
     Validation is not interrupted: a checkpoint's grace period should be longer. `batch_size`, samples per step on all
-    GPUs, is reported, with the noise of its gradients where one GPU holds the model. With `initial_batch`, for which
-    the learning rate was chosen, `lr_scaling` scales the rate by adascale, sqrt, linear or none.
+    GPUs, is reported, with the noise of its gradients where one GPU holds the model and one optimizer is stepped by
+    Lightning, unless `measure_noise` is off. With `initial_batch`, for which the learning rate was chosen, `lr_scaling`
+    scales the rate by adascale, sqrt, linear or none.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class MotleyCallback(Checkpoint):  # type: ignore[misc]  # Lightning is not inst
         batch_size: int | None = None,
         initial_batch: int | None = None,
         lr_scaling: str = "none",
+        measure_noise: bool = True,
         report_period_s: float = 0.5,
     ) -> None:
         self.path = checkpoint_dir() / "last.ckpt"
@@ -52,6 +54,7 @@ class MotleyCallback(Checkpoint):  # type: ignore[misc]  # Lightning is not inst
         self.batch_size = batch_size
         self.initial_batch = initial_batch
         self.lr_scaling = lr_scaling
+        self.measure_noise = measure_noise
         self.report_period_s = report_period_s
         self._reported_at_s = -report_period_s
         self._step = 0
@@ -79,6 +82,8 @@ class MotleyCallback(Checkpoint):  # type: ignore[misc]  # Lightning is not inst
                 batch=self.batch_size,
                 initial=self.initial_batch,
                 lr_scaling=self.lr_scaling,
+                measure=self.measure_noise and pl_module.automatic_optimization and len(trainer.optimizers) == 1,
+                passes=trainer.accumulate_grad_batches,
             )
             self._tuned.load_state_dict(self._known_noise)
 

@@ -34,15 +34,21 @@ class MotleyCallback(TrainerCallback):  # type: ignore[misc]  # Transformers is 
     The Trainer's `output_dir` is `checkpoint_dir()`. Beside its own saves it saves when a checkpoint pays
     (`next_checkpoint`), if `save_total_limit` says how many stay. The loss reported is that of its last log, and so are
     the numbers beside it, such as eval_loss and learning_rate, as metrics. The noise of gradients is reported where one
-    GPU holds the model. With `initial_batch`, for which the learning rate was chosen, `lr_scaling` scales the rate by
-    adascale, sqrt, linear or none.
+    GPU holds the model, unless `measure_noise` is off. With `initial_batch`, for which the learning rate was chosen,
+    `lr_scaling` scales the rate by adascale, sqrt, linear or none.
     """
 
     def __init__(
-        self, *, initial_batch: int | None = None, lr_scaling: str = "none", report_period_s: float = 0.5
+        self,
+        *,
+        initial_batch: int | None = None,
+        lr_scaling: str = "none",
+        measure_noise: bool = True,
+        report_period_s: float = 0.5,
     ) -> None:
         self.initial_batch = initial_batch
         self.lr_scaling = lr_scaling
+        self.measure_noise = measure_noise
         self.report_period_s = report_period_s
         self.stopped = False
         self._reported_at_s = -report_period_s
@@ -71,6 +77,8 @@ class MotleyCallback(TrainerCallback):  # type: ignore[misc]  # Transformers is 
                 batch=_samples(args),
                 initial=self.initial_batch,
                 lr_scaling=self.lr_scaling,
+                measure=self.measure_noise,
+                passes=args.gradient_accumulation_steps,
             )
 
     def on_log(

@@ -59,7 +59,8 @@ def test_few_measurements_and_broken_ones_tell_nothing() -> None:
     smoothed.add(4.0, 2.0)
     assert smoothed.value == pytest.approx(NOISE)
     smoothed.add(float("nan"), 2.0)
-    assert smoothed.value is None
+    smoothed.add(4.0, float("inf"))
+    assert smoothed.value == pytest.approx(NOISE)
 
 
 def test_the_noise_outlives_a_checkpoint() -> None:

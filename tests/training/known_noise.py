@@ -35,7 +35,8 @@ def main(passes: int, steps: int, clip: float) -> None:
     model = Distance()
     whole = DistributedDataParallel(model) if ranks > 1 else model
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)  # the gradient stays what it is
-    tuned = TunedTraining(model.parameters(), [optimizer], batch=BATCH, initial=8, lr_scaling="adascale", every=3)
+    of_batch = {"batch": BATCH, "initial": 8, "lr_scaling": "adascale", "passes": passes, "pairs": True}
+    tuned = TunedTraining(model.parameters(), [optimizer], **of_batch, every=3)
     for _ in range(steps):
         for micro in range(passes):
             if ranks > 1:

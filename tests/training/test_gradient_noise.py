@@ -11,6 +11,7 @@ from tests.engines.slurm_cluster import free_ports
 from tests.training.training_lab import CLIENT
 
 SCRIPT = Path(__file__).with_name("known_noise.py")
+ODD = Path(__file__).with_name("odd_gradients.py")
 SQR, VAR = 64 * 0.5**2, 64 * 4.0 / 32
 """Of the script's problem, for its batches of 32."""
 RATIO = 32 / 8
@@ -51,3 +52,14 @@ def test_the_noise_is_the_true_one(torch_python: Path, options: tuple[str, ...],
 
 def test_nothing_is_told_of_a_few_steps(torch_python: Path) -> None:
     assert measured(torch_python, "--passes", "4", "--steps", "3") == {"batch_size": 32, "lr_factor": 1.0}
+
+
+def test_gradients_that_cannot_be_compared_stop_no_training_and_tell_nothing(torch_python: Path) -> None:
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(CLIENT), "OMP_NUM_THREADS": "1"}
+    found = json.loads(subprocess.check_output([torch_python, ODD], env=env, text=True))
+    assert found == {
+        "overflows": ["batch_size", "grad_sqr", "grad_var"],
+        "reentrant": ["batch_size"],
+        "sometimes": ["batch_size"],
+        "sparse": ["batch_size", "RuntimeWarning"],
+    }
