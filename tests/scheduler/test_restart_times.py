@@ -19,6 +19,7 @@ from jobs_app.models import Attempt, Job
 from motley_client.tables.jobs import explanation
 from scheduler_app.models import Round
 from scheduler_app.round.archive import archive_of
+from scheduler_app.round.restart_times import restarts_of_workload
 from tests import service_lab
 from tests.rest_callers import caller
 from tests.service_lab import Lab
@@ -132,3 +133,11 @@ def test_what_was_not_measured_is_said_to_be_declared(lab: Lab) -> None:
     assert found is not None
     assert (found.source, found.seconds) == ("declared", 45)
     assert found.detail == "45 s, as it declares or by default: no restart of its workload was measured"
+
+
+def test_a_first_step_before_its_launch_tells_of_a_clock_and_of_no_start(lab: Lab, restarted: Job) -> None:
+    known = restarts_of_workload(restarted.team_id, restarted.workload)
+    started = Attempt.objects.get(number=2)
+    Attempt.objects.filter(pk=started.pk).update(first_step_at=started.launched_at - timedelta(seconds=20))
+    behind = restarts_of_workload(restarted.team_id, restarted.workload)
+    assert (len(known.starts), behind.starts, behind.stops) == (1, [], known.stops)
