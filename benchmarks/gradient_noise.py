@@ -1,13 +1,14 @@
-"""Cost of measuring the gradient noise, as a part of a training step, and how near it comes to the truth.
+"""Cost of measuring the gradient noise, as a part of a training step.
 
 PYTHONPATH=client .cache/torch/bin/python benchmarks/gradient_noise.py     # on the GPU, where there is one
 
-Steps with and without measurement alternate in blocks, so that whatever else the machine does is in both.
+Steps with and without measurement alternate in blocks. On CPUs their time is that of the processor, so that other work
+of the machine does not matter.
 """
 
 import argparse
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 
 import torch
 from torch import nn
@@ -60,7 +61,8 @@ def _block(width: int) -> nn.Module:
 def _now(device: torch.device) -> float:
     if device.type == "cuda":
         torch.cuda.synchronize()
-    return perf_counter()
+        return perf_counter()
+    return process_time()
 
 
 if __name__ == "__main__":
