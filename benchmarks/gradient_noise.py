@@ -38,7 +38,8 @@ def main(options: argparse.Namespace) -> None:
                 tuned.step_done()
         return (_now(device) - begun) / BLOCK
 
-    tuned = TunedTraining(model.parameters(), [optimizer], batch=options.batch, lr_scaling="adascale")
+    of_batch = {"batch": options.batch, "passes": options.passes, "pairs": True, "lr_scaling": "adascale"}
+    tuned = TunedTraining(model.parameters(), [optimizer], **of_batch)
     block(tuned)  # warms up, and measures each of the first steps
     assert tuned.meter is not None
     parts = []
