@@ -23,7 +23,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("setting", choices=[*SETTINGS, "all"], nargs="?", default="all")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(10_000), help="a random one unless given")
-    parser.add_argument("--faults", type=int, default=340, help="in each setting; unless given, all take about an hour")
+    parser.add_argument("--faults", type=int, default=340, help="in each setting; all take hours unless given")
     parser.add_argument("--only", nargs="+", metavar="FAULT", help="of the setting's faults, these")
     given = parser.parse_args()
     settings = SETTINGS if given.setting == "all" else (given.setting,)

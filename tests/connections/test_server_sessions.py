@@ -59,9 +59,9 @@ def test_what_was_saved_is_read_when_the_server_has_forgotten_the_job(folder: Pa
 @pytest.mark.django_db
 def test_files_on_a_server_that_is_not_heard_are_not_waited_for(folder: Path) -> None:
     job, now = uuid4(), timezone.now()
-    silent = server("gpu1", heard_at=now - timedelta(hours=1))
+    silent = server("long-silent", heard_at=now - timedelta(hours=1))
     AgentAttempt.objects.create(agent=silent, attempt=7, job=job, delivered_at=now)
-    with pytest.raises(EngineError, match="The server gpu1 is not heard"):
+    with pytest.raises(EngineError, match="The server long-silent is not heard"):
         AgentEngine("servers").list_files(str(job), "")
 
 

@@ -14,7 +14,7 @@ from tests.training.conftest import torch_python  # noqa: F401 - a fixture
 from tests.training.training_lab import EXAMPLES, ONE_THREAD, assert_same, losses_in, one_process
 
 pytestmark = pytest.mark.xdist_group("servers")
-STEPS = 2000
+STEPS = 3000
 EACH_STEP = ("--steps", str(STEPS), "--report-every", "1")
 
 
@@ -40,7 +40,7 @@ def test_a_training_that_loses_a_server_ends_right_from_its_checkpoint(
     """Eight ranks on three of four servers: it is queued again and goes on, then one of its servers is cut off."""
     client = cluster.service.client
     command = [str(torch_python), "-m", "torch.distributed.run", str(EXAMPLES / "ddp.py"), *EACH_STEP]
-    job = cluster.service.submit(command, gpu_types=["k80"], gpus=8, env=dict(ONE_THREAD))
+    job = cluster.service.submit(command, gpu_types=["k80"], gpus=8, uneven_gang=True, env=dict(ONE_THREAD))
 
     def losses(attempt: int) -> list[tuple[int, float]]:
         try:

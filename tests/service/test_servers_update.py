@@ -63,7 +63,7 @@ def test_agents_change_to_the_program_of_the_service_while_a_gang_trains(cluster
     wait_for("all have changed", lambda: all(one["up_to_date"] for one in client.servers()))
     before = steps()
     wait_for("it goes on", lambda: steps() > before + 20)
-    assert len(client.attempts(job)) == 1
+    assert len(list(client.attempts(job))) == 1
     assert {agent.program.resolve().name for agent in cluster.servers} != {OLD}
     assert [agent.log().count(CHANGES) for agent in cluster.servers] == [1, 1, 1]
     client.cancel(job)

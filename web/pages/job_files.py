@@ -10,6 +10,7 @@ from django.shortcuts import get_object_or_404
 from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_safe
 
+from cluster_app.models import Engine
 from connections_app.checkpoints.listing import read_checkpoints
 from connections_app.engine_registry import engine_named
 from connections_app.job_folder import AS_IT_IS, FileBlocks, open_file
@@ -34,6 +35,7 @@ def files_tab(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -
         "path": path,
         "crumbs": [(name, "/".join(above[: n + 1])) for n, name in enumerate(above)],
         "most_listed": MOST_LISTED,
+        "asks_an_agent": any(one.has_agents for one in Engine.objects.filter(name=launched[-1].engine)),
     }
     try:
         return context | {"files": engine_named(launched[-1].engine).list_files(str(job.pk), path)}
