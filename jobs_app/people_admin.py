@@ -51,9 +51,10 @@ class InvitingUserAdmin(AuditedUserAdmin):
 
     @admin.action(description="Deactivate: no sign-in, no tokens; kept in the history", permissions=["change"])
     def deactivate(self, request: HttpRequest, users: QuerySet[User]) -> None:
-        if users.filter(pk=request.user.pk).exists():
+        own = request.user.get_username()
+        if users.filter(username=own).exists():
             self.message_user(request, "Another administrator must deactivate your own account.", messages.ERROR)
-        others = users.filter(is_active=True).exclude(pk=request.user.pk)
+        others = users.filter(is_active=True).exclude(username=own)
         for user in others:
             user.is_active = False
             user.save(update_fields=["is_active"])
