@@ -4,6 +4,7 @@ from typing import NoReturn
 
 from allauth.account.models import EmailAddress
 from allauth.socialaccount.models import SocialAccount, SocialApp, SocialToken
+from axes.models import AccessFailureLog, AccessLog
 from django.apps import apps
 from django.contrib import admin
 from django.contrib.auth.views import LoginView, LogoutView
@@ -94,6 +95,7 @@ admin.site.site_header = "Motley administration"
 admin.site.site_title = "Motley administration"
 admin.site.index_title = "Administration"
 apps.get_app_config("axes").verbose_name = "Sign-ins"
+admin.site.unregister([AccessFailureLog, AccessLog])  # nothing is in them: the audit list has it
 admin.site.unregister([EmailAddress, SocialAccount, SocialApp, SocialToken])  # rows of the service, and not used
 
 urlpatterns = [

@@ -67,7 +67,7 @@ class TeamAdmin(RetiringAdmin, Audited, admin.ModelAdmin[Team]):
         "idle_gpus_limit_min",
     )
     search_fields = ("name",)
-    filter_horizontal = ("members", "leads")
+    autocomplete_fields = ("members", "leads")
     inlines = (BudgetInline, TeamQuotaInline)
     actions = ("retire", "restore")
 

@@ -1,23 +1,32 @@
 """Accounts in Django admin, with the form "Invite a person"."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 
 from audit_app.admin import AuditedUserAdmin
+from cluster_app.retiring_admin import protecting, refer
 from jobs_app.errors import NotAccepted
 from jobs_app.forms import InviteMemberForm
 from jobs_app.invitations import invite, mail_invitation
 from jobs_app.models import Team
 
 NEEDED = ("auth.add_user", "jobs_app.change_team")
+
+
+def _references(user: User) -> dict[str, int]:
+    """What keeps the account: jobs and the like, and tokens, which are a record of access."""
+    tokens = user.api_tokens.count()
+    return protecting(user) | ({"API tokens" if tokens > 1 else "API token": tokens} if tokens else {})
 
 
 class InviteForm(InviteMemberForm):
@@ -37,6 +46,30 @@ admin.site.unregister(User)
 @admin.register(User)
 class InvitingUserAdmin(AuditedUserAdmin):
     change_list_template = "admin/auth/user/with_invitation.html"
+    delete_confirmation_template = delete_selected_confirmation_template = "admin/auth/user/delete_or_deactivate.html"
+    actions = ("deactivate",)
+
+    @admin.action(description="Deactivate: no sign-in, no tokens; kept in the history", permissions=["change"])
+    def deactivate(self, request: HttpRequest, users: QuerySet[User]) -> None:
+        own = request.user.get_username()
+        if users.filter(username=own).exists():
+            self.message_user(request, "Another administrator must deactivate your own account.", messages.ERROR)
+        others = users.filter(is_active=True).exclude(username=own)
+        for user in others:
+            user.is_active = False
+            user.save(update_fields=["is_active"])
+            self.log_change(request, user, [{"changed": {"fields": ["Active"]}}])
+            self.message_user(request, f"Deactivated: {user}. Tick Active on its page to undo that.")
+
+    def get_deleted_objects(
+        self, objs: QuerySet[User] | Sequence[User], request: HttpRequest
+    ) -> tuple[list[Any], dict[Any, Any], set[Any], list[Any]]:
+        """For an account with a history one line says that it is kept; others go with what depends on them."""
+        kept = [f"{user}: {refer(found)}" for user in objs if (found := _references(user))]
+        if kept:
+            return [], {}, set(), kept
+        to_delete, counts, _, protected = super().get_deleted_objects(objs, request)
+        return to_delete, counts, set(), protected
 
     def get_urls(self) -> list[URLPattern]:
         own = path("invite/", self.admin_site.admin_view(self.invite), name="auth_user_invite")

@@ -2,9 +2,10 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from django.conf import settings
 from django.db.models import BigIntegerField, Exists, F, OuterRef, QuerySet, Sum, Value, Window
@@ -12,6 +13,8 @@ from django.db.models.functions import Cast, Coalesce
 from django.utils import timezone
 
 from cluster_app.models import Engine
+from connections_app.checkpoints.copying import drop_copy
+from connections_app.checkpoints.listing import has_archive
 from connections_app.engine_registry import engine_named
 from database.bulk_update import rewrite
 from engines.protocol import EngineError
@@ -67,6 +70,7 @@ def measure_files() -> None:
     """
     unmeasured = jobs_with_files(timezone.now()).filter(files_bytes=None).order_by("-finished_at")
     jobs = list(unmeasured.values_list("pk", flat=True)[:MEASURED_AT_ONCE])
+    _drop_unpacked_copies(jobs)
     sizes: dict[str, int] = dict.fromkeys(map(str, jobs), 0)
     for engine, wanted in _by_engine(Attempt.objects.filter(job__in=jobs)).items():
         found = _sizes_at(engine, wanted)
@@ -74,6 +78,13 @@ def measure_files() -> None:
     measured = [Job(pk=job, files_bytes=sizes[str(job)]) for job in jobs if str(job) in sizes]
     plain: QuerySet[Job] = QuerySet(Job)  # that of jobs would set `updated_at`, and lists of changes name the job
     plain.bulk_update(measured, ["files_bytes"], batch_size=ROWS_PER_WRITE)
+
+
+def _drop_unpacked_copies(jobs: Collection[UUID]) -> None:
+    """Remove the copies of checkpoints with which jobs began that an engine of the site has unpacked."""
+    for job in Job.objects.filter(pk__in=jobs, continues__isnull=False).only("pk"):
+        if not has_archive(job):
+            drop_copy(job.pk)
 
 
 def discard_files(jobs: QuerySet[Any]) -> FilesLeft:
@@ -87,7 +98,10 @@ def discard_files(jobs: QuerySet[Any]) -> FilesLeft:
             log.warning("files of jobs of the engine %s could not be deleted: %s", engine, error)
             left |= wanted.keys()
             faults.append(f"{engine}: {error}")
-    jobs.exclude(pk__in=left).update(files_deleted_at=timezone.now())
+    gone = jobs.exclude(pk__in=left)
+    for job in gone.filter(continues__isnull=False).values_list("pk", flat=True):  # it may never have been launched
+        drop_copy(job)
+    gone.update(files_deleted_at=timezone.now())
     return FilesLeft(len(left), " ".join(faults))
 
 

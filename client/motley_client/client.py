@@ -123,8 +123,12 @@ class Client(Connection):
 
     def clone(self, job_id: str, changes: Spec | None = None, *, checkpoint: str = "") -> JobDetail:
         """Submit a copy of the job with `changes` applied; it begins with a copy of the checkpoint, if one is named."""
-        path, params = url_path("jobs", job_id, "clone"), {"checkpoint": checkpoint} if checkpoint else {}
-        return cast("JobDetail", self._json("POST", path, params=params, json=dict(changes or {})))
+        path, body = url_path("jobs", job_id, "clone"), dict(changes or {})
+        if not checkpoint:
+            return cast("JobDetail", self._json("POST", path, json=body))
+        asked = {"checkpoint": checkpoint}
+        # Gigabytes may be copied.
+        return cast("JobDetail", self._json("POST", path, params=asked, json=body, timeout=UPLOAD_TIMEOUT_S))
 
     def checkpoints(self, job_id: str) -> SavedCheckpoints:
         """Checkpoints of the job, the newest first, and the jobs that began with one of them."""

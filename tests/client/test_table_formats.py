@@ -8,6 +8,7 @@ from rich.console import Console
 
 from motley_client.tables.format import by_clock, hours, in_local_zone, interval, table, three_digits
 from motley_client.tables.jobs import LEFT_OUT_FIRST
+from motley_client.tables.lab import _change
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -123,3 +124,8 @@ def test_a_narrow_terminal_leaves_out_the_least_important_columns(width: int, he
     first, second = screen.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert first.replace("FORECAST 5s AGO", "FORECAST").split() == headings
     assert [word in second for word in ("resnet-on-imagenet", "51930a2b", "running")] == [True] * 3
+
+
+@pytest.mark.parametrize(("change", "words"), [(None, "-"), (0.05, "+5%"), (-0.4, "-40%"), (16.89, "17.9 x")])
+def test_a_manifold_change_is_a_multiple(change: float | None, words: str) -> None:
+    assert _change(change) == words

@@ -18,6 +18,7 @@ from jobs_app.measurement.progress_curves import PointOfTime
 from jobs_app.measurement.progress_reports import ProgressDelta, note_progress
 from jobs_app.models import Job
 from jobs_app.submission.submit import admitted
+from operations.job_file_retention import discard_files, measure_files
 from tests.rest_callers import SPEC, caller
 from tests.service_lab import Lab
 
@@ -45,6 +46,9 @@ def test_a_new_job_begins_with_a_checkpoint_and_both_say_so(lab: Lab, plain_stat
     (lab.root / "jobs" / str(source.pk) / "checkpoints" / "checkpoint-500" / "weights").write_text("changed since")
     again = lab.until_state(Job.objects.get(pk=new["id"]), Job.State.SUCCEEDED)
     assert lab.output(again) == "five hundred\n"
+    assert checkpoints_of(again.pk).exists()
+    measure_files()
+    assert not checkpoints_of(again.pk).exists()  # it is unpacked
     assert ada.get(f"{address}/checkpoints").json()["continued_by"] == [
         {"id": new["id"], "name": "again", "continues_from": "checkpoint-500", "continues_step": 500}
     ]
@@ -63,6 +67,8 @@ def test_a_new_job_begins_with_a_checkpoint_and_both_say_so(lab: Lab, plain_stat
     refused = browser.post("/jobs/new", sent | {"checkpoint": "step=1"}).content.decode()
     assert "has no checkpoint &#x27;step=1&#x27; (any more)" in refused
     assert ada.post(f"{address}/clone?checkpoint=step=1").status_code == 409
+    discard_files(Job.objects.filter(pk=whole.pk))  # it was never launched
+    assert not checkpoints_of(whole.pk).exists()
     with pytest.raises(InvalidSpec, match="Tasks of an array cannot begin with a checkpoint"):
         begun_with(choose(source, "."), admitted(SPEC | {"array": "0-1"}, lab.user()))
 

@@ -5,16 +5,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Permission
+from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
 
 from audit_app.models import AuditEntry
 from cluster_app.models import Gpu, GpuType, Node
 from jobs_app.models import ApiToken, Budget, Job, TeamQuota
+from jobs_app.tokens import issue_token
 from scheduler_app.models import PolicySetting
 from tests import parametrised_policy
 from tests.played_agent import JOINING, Played
+from tests.rest_callers import with_token
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 NODE = {
@@ -523,3 +525,27 @@ def test_parameters_are_written_as_lines(admin: Client) -> None:
     choose(admin, "power=3")
     assert PolicySetting.objects.current().parameters["power"] == 3.0
     assert says(admin.get(reverse("admin:scheduler_app_policysetting_changelist")), "power=3")
+
+
+def test_an_account_with_a_history_is_deactivated_instead_of_deleted(lab: Lab, admin: Client) -> None:
+    ada, new = lab.user(), lab.user("new")
+    token = issue_token(ada, name="laptop", scope=ApiToken.Scope.SUBMIT)
+    asked = admin.get(reverse("admin:auth_user_delete", args=[ada.pk]))
+    assert says(asked, "1 API token refers to it")
+    assert says(asked, "An account with a history is deactivated instead of deleted")
+    assert with_token(token).get("/api/v1/me").status_code == 200
+    assert says(act(admin, "auth_user", "deactivate", ada), "Deactivated: ada.")
+    assert with_token(token).get("/api/v1/me").status_code == 401
+    assert AuditEntry.objects.filter(action="admin.change", target="user ada", message="Active").exists()
+    root = lab.user("root")
+    assert says(act(admin, "auth_user", "deactivate", root), "Another administrator must deactivate your own account.")
+    post(admin, reverse("admin:auth_user_delete", args=[new.pk]), post="yes")
+    assert not User.objects.filter(pk=new.pk).exists()
+
+
+def test_failed_sign_ins_are_one_list_and_members_are_searched(lab: Lab, admin: Client) -> None:
+    index = admin.get(reverse("admin:index"))
+    assert [says(index, f"/admin/axes/{name}/") for name in ("accessattempt", "accessfailurelog", "accesslog")] == [
+        *(True, False, False)
+    ]
+    assert says(admin.get(reverse("admin:jobs_app_team_change", args=[lab.team().pk])), 'data-field-name="members"')

@@ -21,6 +21,12 @@ FIGURES = {
     "rho.mean": "MEAN RHO",
     "energy_kwh": "ENERGY KWH",
 }
+WORDS = """\
+JCT: job completion time, from submission to end; P99 JCT: that of the slowest of 100 jobs. NOT RUNNING: mean time of a
+job in the queue, before and between its attempts. MAKESPAN: until all have ended. OVERHEAD: part of the GPU time for
+restarts. RHO: finish-time fairness, the time of a job over that with an equal part of the cluster: up to 1 is fair."""
+MANIFOLD = 2.0
+"""Change from which a multiple is easier to read than a percentage."""
 
 
 def lab_runs_table(runs: Iterable[LabRun], *, now: datetime) -> RenderableType:
@@ -61,6 +67,7 @@ def lab_run_details(run: LabRun) -> RenderableType:
         table(("POLICY", "GPUS OF A JOB", "JOBS", "MEAN JCT", "CHANGE"), _changes(result, "size"), empty=""),
         *failed,
         Text(result["summary"]),
+        Text(WORDS),
     )
 
 
@@ -79,4 +86,7 @@ def figure_cells(figures: Mapping[str, float | None]) -> tuple[Cell, ...]:
 
 
 def _change(change: float | None) -> str:
-    return "-" if change is None else f"{change:+.0%}"
+    """With its sign; from three times as much on as a multiple."""
+    if change is None:
+        return "-"
+    return f"{change:+.0%}" if change < MANIFOLD else f"{1 + change:.3g} x"

@@ -28,7 +28,7 @@ register.filter(array_summary)
 register.filter(gpu_time)
 register.filter(in_page_zone)
 
-LEAST_PERCENT = 1e-5
+LEAST_PERCENT, MANIFOLD = 1e-5, 2.0
 NOTHING = "\N{EN DASH}"
 LEAST_PLAIN, MOST_PLAIN, LEAST_WHOLE_MS = 0.001, 1e6, 0.01
 
@@ -183,6 +183,14 @@ def percent(fraction: float | None) -> str:
     if abs(value) < LEAST_PERCENT:  # rounding error of a solver
         return "0 %"
     return f"{value:.0f} %" if abs(value) >= 1 else f"{value:.2g} %"
+
+
+@register.filter
+def change(fraction: float | None) -> str:
+    """Change from another figure, with its sign; from three times as much on as a multiple: 17.9 x."""
+    if fraction is None or fraction < MANIFOLD:
+        return f"{'+' * (fraction is not None and fraction > 0)}{percent(fraction)}"
+    return f"{1 + fraction:.3g} x"
 
 
 @register.filter
