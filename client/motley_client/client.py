@@ -82,7 +82,7 @@ from motley_client.sessions import Session, open_session
 Spec = Mapping[str, object]
 
 UPLOAD_TIMEOUT_S = 300.0
-"""Time in which the service checks and stores an archive."""
+"""Time in which the service checks and stores an archive, or copies a checkpoint."""
 LOG_WAIT_S = 5
 """How long the service holds a request for new log data before it answers with none."""
 MOST_CHUNK_BYTES = 1024 * 1024
@@ -122,8 +122,9 @@ class Client(Connection):
 
     def clone(self, job_id: str, changes: Spec | None = None, *, checkpoint: str = "") -> JobDetail:
         """Submit a copy of the job with `changes` applied; it begins with a copy of the checkpoint, if one is named."""
-        path, params = url_path("jobs", job_id, "clone"), {"checkpoint": checkpoint} if checkpoint else {}
-        return cast("JobDetail", self._json("POST", path, params=params, json=dict(changes or {})))
+        path, body = url_path("jobs", job_id, "clone"), dict(changes or {})
+        more = {"params": {"checkpoint": checkpoint}, "timeout": UPLOAD_TIMEOUT_S} if checkpoint else {}
+        return cast("JobDetail", self._json("POST", path, json=body, headers=_key(None), **more))
 
     def checkpoints(self, job_id: str) -> SavedCheckpoints:
         """Checkpoints of the job, the newest first, and the jobs that began with one of them."""
