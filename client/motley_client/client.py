@@ -83,7 +83,7 @@ from motley_client.sessions import Session, open_session
 Spec = Mapping[str, object]
 
 UPLOAD_TIMEOUT_S = 300.0
-"""Time in which the service checks and stores an archive."""
+"""Time in which the service checks and stores an archive, or copies a checkpoint."""
 LOG_WAIT_S = 5
 """How long the service holds a request for new log data before it answers with none."""
 MOST_CHUNK_BYTES = 1024 * 1024
@@ -124,11 +124,9 @@ class Client(Connection):
     def clone(self, job_id: str, changes: Spec | None = None, *, checkpoint: str = "") -> JobDetail:
         """Submit a copy of the job with `changes` applied; it begins with a copy of the checkpoint, if one is named."""
         path, body = url_path("jobs", job_id, "clone"), dict(changes or {})
-        if not checkpoint:
-            return cast("JobDetail", self._json("POST", path, json=body))
-        asked = {"checkpoint": checkpoint}
         # Gigabytes may be copied.
-        return cast("JobDetail", self._json("POST", path, params=asked, json=body, timeout=UPLOAD_TIMEOUT_S))
+        more = {"params": {"checkpoint": checkpoint}, "timeout": UPLOAD_TIMEOUT_S} if checkpoint else {}
+        return cast("JobDetail", self._json("POST", path, json=body, headers=_key(None), **more))
 
     def checkpoints(self, job_id: str) -> SavedCheckpoints:
         """Checkpoints of the job, the newest first, and the jobs that began with one of them."""

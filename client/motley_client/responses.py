@@ -580,6 +580,7 @@ class SavedCheckpoint(TypedDict):
     step: int | None
     made_at: str
     size: int | None
+    """In bytes; None: it is not kept, or has too many files to be measured."""
     took_s: float | None
     attempt: int | None
     loss: float | None

@@ -7,6 +7,7 @@ same node have theirs.
 import secrets
 from collections.abc import Mapping
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 TAG = "open"
 JUPYTER_TOKEN = "JUPYTER_TOKEN"  # noqa: S105 - the name of a variable
@@ -24,9 +25,14 @@ class WebPort(NamedTuple):
     port: int
     path: str
 
-    def address(self, port: int) -> str:
+    def address(self, host: str, port: int) -> str:
         """Of the page, where this port of our machine leads to the job's."""
-        return f"http://127.0.0.1:{port}/{self.path}"
+        return f"http://{host}:{port}/{self.path}"
+
+
+def host_beside(service: str) -> str:
+    """Name of our machine for pages of jobs: not the service's own, whose cookies browsers send to all of its ports."""
+    return "localhost" if urlsplit(service).hostname == "127.0.0.1" else "127.0.0.1"
 
 
 def web_port_of(tags: Mapping[str, str], env: Mapping[str, str]) -> WebPort | None:

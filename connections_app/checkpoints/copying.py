@@ -4,6 +4,7 @@ The copy is made when the job is submitted: what the other job saves later, or d
 """
 
 import os
+import stat
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,10 +16,17 @@ from uuid import UUID
 from django.conf import settings
 
 from connections_app.agents.uploads import checkpoints_of, copy_slot, make_folder
-from connections_app.checkpoints.listing import FOLDER, Checkpoint, files_below, has_archive, read_checkpoints
+from connections_app.checkpoints.listing import (
+    FOLDER,
+    Checkpoint,
+    files_of,
+    has_archive,
+    read_checkpoints,
+    whole_folder,
+)
 from connections_app.errors import CheckpointNotCopied
 from connections_app.job_folder import open_file
-from engines.protocol import EngineError, OpenedFile
+from engines.protocol import EngineError, JobFile, OpenedFile
 from jobs_app.errors import FilesDeleted, InvalidSpec
 from jobs_app.models import Job
 from jobs_app.submission.admission import Admitted
@@ -39,6 +47,10 @@ class ChosenCheckpoint(NamedTuple):
         """Columns of the job that begins with it."""
         begun = {} if self.step is None else {"continues_step": self.step, "step": self.step}
         return {"continues": self.source.pk, "continues_from": self.name, **begun}
+
+    def has(self, entry: JobFile) -> bool:
+        """Whether this entry of the checkpoint folder belongs to it; one that begins with a dot is unfinished."""
+        return entry.name == self.name if self.name else not entry.name.startswith(".")
 
     def __str__(self) -> str:
         what = f"the checkpoint {self.name}" if self.name else "the checkpoints"
@@ -113,28 +125,34 @@ def _copy(chosen: ChosenCheckpoint, target: Path) -> None:
 
 def _pack(chosen: ChosenCheckpoint, target: Path) -> None:
     """Archive of the files, stored without compression: weights do not compress, and time is more than space."""
-    files = list(_files_of(chosen))
-    most, size = settings.MOTLEY_AGENT_CHECKPOINT_BYTES, sum(size for _, size in files)
+    sizes = _sizes(chosen)
+    most, size = settings.MOTLEY_AGENT_CHECKPOINT_BYTES, sum(sizes.values())
     if size > most:
         text = f"The checkpoint has {size:,} bytes, more than the {most:,} that are copied"
         raise CheckpointNotCopied(f"{text} (MOTLEY_AGENT_CHECKPOINT_BYTES): start from its path instead.")
     with tarfile.open(target, "x:gz", compresslevel=0) as archive:
-        for path, _ in files:
+        for path in sizes:
             _add(archive, path, open_file(chosen.source, path))
     target.chmod(0o600)
 
 
-def _files_of(chosen: ChosenCheckpoint) -> Iterator[tuple[str, int]]:
-    """Paths below the job's folder and sizes, without unfinished files."""
-    for path, file in files_below(chosen.source, FOLDER):
-        name = path.split("/")[1]
-        if name == chosen.name or (not chosen.name and not name.startswith(".")):
-            yield path, file.size
+def _sizes(chosen: ChosenCheckpoint) -> dict[str, int]:
+    """Paths of the files below the job's folder and their sizes, without unfinished checkpoints."""
+    files = dict(files_of(chosen.source, filter(chosen.has, whole_folder(chosen.source, FOLDER))))
+    if not files:
+        raise CheckpointNotCopied("The checkpoint has no files: choose another one.")
+    if (other := next((path for path, file in files.items() if not file.is_file), None)) is not None:
+        text = f"{other} is a link or a special file, which is not followed: the copy would lack it"
+        raise CheckpointNotCopied(f"{text}. Begin with what it leads to, or start from its path instead.")
+    return {path: file.size for path, file in files.items()}
 
 
 def _add(archive: tarfile.TarFile, path: str, opened: OpenedFile) -> None:
     with os.fdopen(opened.descriptor, "rb") as file:
         before = os.fstat(file.fileno())
+        if not stat.S_ISREG(before.st_mode):  # a connection to the server that has the file
+            text = f"{path} is on a server, and the archive that it sends has not arrived"
+            raise CheckpointNotCopied(f"{text}: try again when the page lists one archive.")
         member = tarfile.TarInfo(path.removeprefix(f"{FOLDER}/"))
         member.size, member.mtime, member.mode = opened.size, int(before.st_mtime), 0o644
         archive.addfile(member, file)

@@ -5,13 +5,14 @@ a job on a machine that joined the service has one archive of all of them.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from cluster_app.models import WITH_AGENTS, Engine
 from connections_app.agents.uploads import checkpoints_of
 from connections_app.job_folder import list_folder
+from engines.job_files import MOST_LISTED
 from engines.protocol import EngineError, JobFile, NoSuchFile
 from jobs_app.measurement.checkpoint_history import MadeCheckpoint, reported_checkpoints
 from jobs_app.measurement.progress_curves import PointOfTime, read_curve
@@ -19,18 +20,23 @@ from jobs_app.models import Job
 
 FOLDER = "checkpoints"
 MOST_FILES = 10_000
-"""Of a checkpoint: what has more is no checkpoint that pages should measure."""
+"""Of a checkpoint, folders counted: what has more is not measured, and not copied."""
 SLACK = timedelta(seconds=2)
 """Between the time of a file and that of the report about it."""
 STEP_IN_NAME = re.compile(r"(?:steps?|checkpoint|ckpt|iter(?:ation)?)[=_-]?0*(\d{1,18})(?!\d)", re.IGNORECASE)
 """As Transformers, Lightning, DeepSpeed and Megatron name them: checkpoint-500, step=500.ckpt, global_step500."""
 
 
+class TooManyFiles(EngineError):
+    """A folder has more names than are listed, or a checkpoint more files than are counted."""
+
+
 class Saved(NamedTuple):
     """A file or folder directly in the checkpoint folder; `name` is empty for an archive of all of them."""
 
     name: str
-    size: int
+    size: int | None
+    """In bytes; None: it has too many files to be measured."""
     changed_at: datetime
 
 
@@ -43,7 +49,7 @@ class Checkpoint(NamedTuple):
     step: int | None
     made_at: datetime
     size: int | None
-    """In bytes; None: it is not kept."""
+    """In bytes; None: it is not kept, or has too many files to be measured."""
     took_s: float | None = None
     attempt: int | None = None
     loss: float | None = None
@@ -62,10 +68,11 @@ def saved_by(job: Job) -> list[Saved]:
         status = checkpoints_of(job.pk).stat()
         return [Saved("", status.st_size, datetime.fromtimestamp(status.st_mtime, UTC))]
     try:
-        entries = list_folder(job, FOLDER)
+        entries = whole_folder(job, FOLDER)
     except NoSuchFile:
         return []
-    return [_measured(job, entry) for entry in entries if not entry.name.startswith(".")]
+    finished = [entry for entry in entries if not entry.name.startswith(".")]
+    return [_measured(job, entry) for entry in finished if entry.is_folder or entry.is_file]  # no links
 
 
 def has_archive(job: Job) -> bool:
@@ -78,26 +85,37 @@ def has_archive(job: Job) -> bool:
     return is_elsewhere and checkpoints_of(job.pk).exists()
 
 
-def files_below(job: Job, path: str) -> Iterator[tuple[str, JobFile]]:
-    """Regular files below a folder of the job, with their paths; raises `EngineError` if there are too many."""
-    folders, count = [path], 0
-    while folders:
-        folder = folders.pop()
-        for file in list_folder(job, folder):
-            count += 1
-            if count > MOST_FILES:
-                raise EngineError(f"{path} has more than {MOST_FILES:,} files: it is not treated as a checkpoint.")
-            if file.is_folder:
-                folders.append(f"{folder}/{file.name}")
-            elif file.is_file:
-                yield f"{folder}/{file.name}", file
+def whole_folder(job: Job, path: str) -> list[JobFile]:
+    """Content of a folder of the job; raises `TooManyFiles` where a listing leaves names out."""
+    entries = list_folder(job, path)
+    if len(entries) >= MOST_LISTED:
+        text = f"The folder {path} has {MOST_LISTED:,} files or more, too many to be listed as checkpoints or copied"
+        raise TooManyFiles(f"{text}: divide them among folders, or delete those that are not needed any more.")
+    return entries
+
+
+def files_of(job: Job, entries: Iterable[JobFile]) -> Iterator[tuple[str, JobFile]]:
+    """These entries of the checkpoint folder and all below them, but folders, with their paths; links and pipes, too.
+
+    Raises `EngineError`.
+    """
+    left, count = [(f"{FOLDER}/{entry.name}", entry) for entry in entries], 0
+    while left:
+        path, entry = left.pop()
+        count += 1
+        if count > MOST_FILES:
+            raise TooManyFiles(f"There are more than {MOST_FILES:,} files, too many to be measured or copied.")
+        if entry.is_folder:
+            left += [(f"{path}/{below.name}", below) for below in whole_folder(job, path)]
+        else:
+            yield path, entry
 
 
 def _measured(job: Job, entry: JobFile) -> Saved:
-    if not entry.is_folder:
-        return Saved(entry.name, entry.size, entry.modified_at)
     try:
-        files = [file for _, file in files_below(job, f"{FOLDER}/{entry.name}")]
+        files = [file for _, file in files_of(job, [entry]) if file.is_file]
+    except TooManyFiles:
+        return Saved(entry.name, None, entry.modified_at)
     except NoSuchFile:  # deleted meanwhile
         files = []
     changed = max((file.modified_at for file in files), default=entry.modified_at)

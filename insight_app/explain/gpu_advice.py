@@ -19,6 +19,7 @@ LEAST_GAIN = 0.05
 """Part of the cost or time below which a difference is noise."""
 NO_STEPS = "How long it takes elsewhere is not known: it has reported no steps."
 NOT_MEASURED = "Its own rate was not measured: it has reported too few steps."
+BATCH_UNKNOWN = "Its workload was measured there with several batch sizes, and which one it has is not known."
 ONLY_HERE = "Its workload was measured on no other GPUs, so there is nothing to compare."
 
 
@@ -92,41 +93,55 @@ class GpuAdvice(NamedTuple):
 
 def read_gpu_advice(job: Job, attempts: Iterable[Attempt]) -> GpuAdvice:
     """The advice for a job that has run."""
-    started = [attempt for attempt in attempts if attempt.measured_rate]
-    rates = Throughput.objects.filter(team=job.team_id, workload=job.workload, reports__gte=LEAST_REPORTS)
-    return advice_of(job.steps_in_all or job.step, own_gpus(started), _measured(rates, started))
-
-
-def own_gpus(attempts: Iterable[Attempt]) -> MeasuredGpus | None:
-    """Where it ran in its last attempt with a measured rate, by that."""
-    last = max(attempts, key=lambda attempt: attempt.number, default=None)
+    measured = [one for one in attempts if one.measured_rate and one.reports >= LEAST_REPORTS]
+    last = max(measured, key=lambda one: one.number, default=None)
+    steps = max((job.steps_in_all or job.step) - (job.continues_step or 0), 0)
     if last is None:
-        return None
-    kind, rate = last.gpu_type, last.measured_rate or 0.0
-    return MeasuredGpus(kind.name, last.gpu_count, len(last.nodes), rate, 1, float(kind.price_per_hour))
+        return advice_of(steps, None, [])
+    rates = Throughput.objects.filter(team=job.team_id, workload=job.workload)
+    batch = _batch_of(last, rates)
+    return advice_of(steps, own_gpus(last), None if batch is None else _measured(rates.filter(batch_size=batch)))
 
 
-def _measured(rates: "QuerySet[Throughput]", attempts: Sequence[Attempt]) -> list[MeasuredGpus]:
-    """Of the batch size of the job, where it is known."""
-    batches = {attempt.batch_size for attempt in attempts} - {0}
-    of_batch = rates.filter(batch_size__in=batches) if batches else rates
+def own_gpus(attempt: Attempt) -> MeasuredGpus:
+    """Where the attempt ran, by its measured rate."""
+    kind, rate = attempt.gpu_type, attempt.measured_rate or 0.0
+    return MeasuredGpus(kind.name, attempt.gpu_count, len(attempt.nodes), rate, 1, float(kind.price_per_hour))
+
+
+def _batch_of(attempt: Attempt, rates: "QuerySet[Throughput]") -> int | None:
+    """Batch size of the attempt: as Motley set it, else the only one of its workload there; None if there are several.
+
+    0: no job of its workload has said one there.
+    """
+    if attempt.batch_size:
+        return attempt.batch_size
+    there = rates.filter(gpu_type=attempt.gpu_type, gpus=attempt.gpu_count, nodes=len(attempt.nodes))
+    batches = set(there.values_list("batch_size", flat=True))
+    return batches.pop() if len(batches) == 1 else None
+
+
+def _measured(rates: "QuerySet[Throughput]") -> list[MeasuredGpus]:
+    """One for each place: rates are of one batch size."""
+    rows = rates.filter(reports__gte=LEAST_REPORTS, steps_per_second__gt=0, gpu_type__retired_at=None)
     return [
         MeasuredGpus(
             row.gpu_type.name, row.gpus, row.nodes, row.steps_per_second, row.runs, float(row.gpu_type.price_per_hour)
         )
-        for row in of_batch.select_related("gpu_type").filter(gpu_type__retired_at=None, steps_per_second__gt=0)
+        for row in rows.select_related("gpu_type")
     ]
 
 
-def advice_of(steps: int, own: MeasuredGpus | None, measured: Sequence[MeasuredGpus]) -> GpuAdvice:
-    """Compare the whole job, of so many steps, on its own GPUs and on all others on which it was measured."""
-    places = {_place(one): one for one in sorted(measured, key=lambda one: one.runs)}
-    others = [one for place, one in places.items() if own is None or place != _place(own)]
+def advice_of(steps: int, own: MeasuredGpus | None, measured: Sequence[MeasuredGpus] | None) -> GpuAdvice:
+    """Compare the whole job, of so many steps, on its own GPUs and on all others on which it was measured.
+
+    `measured`: with the job's batch size; None: that is not known.
+    """
+    others = [one for one in measured or () if own is None or _place(one) != _place(own)]
     priced = own is not None and all(one.price_per_hour for one in (own, *others))
     unit = CostUnit.PRICE if priced else CostUnit.GPU_HOURS
     if own is None or not steps or not others:
-        why = NOT_MEASURED if own is None else ONLY_HERE if steps else NO_STEPS
-        return GpuAdvice(own, 0.0, 0.0, [], unit, why)
+        return GpuAdvice(own, 0.0, 0.0, [], unit, _why_none(steps, own, measured))
     own_s, own_cost = _taken(own, steps, unit)
     points = [(own_s, own_cost), *(_taken(one, steps, unit) for one in others)]
     best = pareto_optimal(points)
@@ -135,6 +150,14 @@ def advice_of(steps: int, own: MeasuredGpus | None, measured: Sequence[MeasuredG
         for one, (run_s, cost), good in zip(others, points[1:], best[1:], strict=True)
     ]
     return GpuAdvice(own, own_s, own_cost, sorted(found, key=lambda one: (one.cost, one.run_s)), unit)
+
+
+def _why_none(steps: int, own: MeasuredGpus | None, measured: Sequence[MeasuredGpus] | None) -> str:
+    if own is None:
+        return NOT_MEASURED
+    if not steps:
+        return NO_STEPS
+    return BATCH_UNKNOWN if measured is None else ONLY_HERE
 
 
 def _place(one: MeasuredGpus) -> tuple[str, int, int]:

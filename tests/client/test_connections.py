@@ -2,7 +2,8 @@
 
 import socket
 from collections.abc import Iterator
-from time import monotonic
+from functools import partial
+from time import monotonic, sleep
 
 import httpx
 import pytest
@@ -33,6 +34,14 @@ def test_a_client_reads_the_authorities_of_tls_once(monkeypatch: pytest.MonkeyPa
 def test_a_submit_is_repeated_with_the_same_key(script: Script, talker: Client, trouble: Answer) -> None:
     script.answers = [trouble, answer(JOB, 201)]
     assert talker.submit({"name": "a"})["id"] == "1"
+    first, second = (request.headers["Idempotency-Key"] for request in script.requests)
+    assert first == second
+
+
+def test_a_clone_waits_for_the_copy_of_its_checkpoint_and_is_made_once(script: Script) -> None:
+    script.answers, script.on_request = [CUT, answer(JOB, 201)], partial(sleep, 0.1)
+    with Client(script.url, TOKEN, timeout_s=0.05) as client:
+        assert client.clone("1", checkpoint="last.pt")["id"] == "1"
     first, second = (request.headers["Idempotency-Key"] for request in script.requests)
     assert first == second
 

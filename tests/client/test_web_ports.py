@@ -1,5 +1,6 @@
 """Pages that jobs serve: the tag that says where, the notebook's spec, and the page on which it is submitted."""
 
+import socket
 import subprocess
 
 import pytest
@@ -7,7 +8,10 @@ import yaml
 from django.test import Client as Browser
 
 from jobs_app.models import Job
-from motley_client.web_ports import WebPort, notebook_spec, tensorboard_command, web_port_of
+from motley_client.commands import web_ports
+from motley_client.commands.web_ports import _answers
+from motley_client.web_ports import WebPort, host_beside, notebook_spec, tensorboard_command, web_port_of
+from tests.client.scripted_server import Script, answer
 from tests.live_service import Live
 from tests.motley_command import Motley
 from tests.service_lab import Lab
@@ -25,7 +29,33 @@ from tests.service_lab import Lab
 )
 def test_the_tag_says_where_a_job_serves_its_page(tag: str, env: dict[str, str], found: WebPort | None) -> None:
     assert web_port_of({"open": tag}, env) == found
-    assert WebPort(8888, "lab").address(9000) == "http://127.0.0.1:9000/lab"
+    assert WebPort(8888, "lab").address("localhost", 9000) == "http://localhost:9000/lab"
+
+
+@pytest.mark.parametrize(
+    ("service", "host"),
+    [
+        ("http://127.0.0.1:8000", "localhost"),
+        ("http://localhost:8000", "127.0.0.1"),
+        ("https://motley.example.org", "127.0.0.1"),
+    ],
+)
+def test_a_page_is_not_opened_at_the_name_for_which_the_browser_has_the_cookies_of_the_service(
+    service: str, host: str
+) -> None:
+    assert host_beside(service) == host
+
+
+def test_the_token_of_a_page_is_told_to_no_proxy(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", script.url)
+    monkeypatch.setenv("NO_PROXY", "")
+    script.answers = [answer({})]
+    assert _answers(f"{script.url}/lab?token=secret")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        nobody = silent.getsockname()[1]
+    monkeypatch.setattr(web_ports, "ANSWERS_WITHIN_S", 0.1)
+    assert not _answers(f"http://127.0.0.1:{nobody}/lab?token=secret")
+    assert [(request.path, request.query) for request in script.requests] == [("/lab", {})]
 
 
 def test_two_notebooks_have_ports_and_tokens_of_their_own() -> None:

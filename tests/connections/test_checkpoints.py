@@ -1,17 +1,21 @@
 """Checkpoints of a job: listed with what it reported, and begun with by new jobs, whatever becomes of them later."""
 
+import socket
 import tarfile
 from datetime import timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from django.test import Client
 from django.utils import timezone
 
 from connections_app.agents.uploads import checkpoints_of
-from connections_app.checkpoints.copying import begun_with, choose
+from connections_app.checkpoints.copying import _add, begun_with, choose, copied
 from connections_app.checkpoints.listing import Checkpoint, Saved, joined, read_checkpoints
 from connections_app.errors import CheckpointNotCopied
+from engines.job_files import MOST_LISTED
+from engines.protocol import OpenedFile
 from jobs_app.errors import InvalidSpec
 from jobs_app.measurement.checkpoint_history import MOST_KEPT, MadeCheckpoint, reported_checkpoints
 from jobs_app.measurement.progress_curves import PointOfTime
@@ -71,6 +75,46 @@ def test_a_new_job_begins_with_a_checkpoint_and_both_say_so(lab: Lab, plain_stat
     assert not checkpoints_of(whole.pk).exists()
     with pytest.raises(InvalidSpec, match="Tasks of an array cannot begin with a checkpoint"):
         begun_with(choose(source, "."), admitted(SPEC | {"array": "0-1"}, lab.user()))
+
+
+def test_what_is_no_checkpoint_is_neither_listed_nor_copied_in_part(lab: Lab) -> None:
+    lab.node("n1", gpus=1)
+    job = lab.submit()
+    lab.attempt(job, launched_at=lab.now)
+    folder = lab.root / "jobs" / str(job.pk) / "checkpoints"
+    for name in ("step-3", "many", "cached", "empty"):
+        (folder / name).mkdir(parents=True)
+    (folder / "step-3" / "weights").write_text("three")
+    (folder / "step=4.ckpt").write_text("four")
+    (folder / "last.ckpt").symlink_to("step=4.ckpt")
+    (folder / "cached" / "weights").symlink_to("../step-3/weights")
+    for number in range(MOST_LISTED + 1):
+        (folder / "many" / str(number)).touch()
+    sizes = {one.name: one.size for one in read_checkpoints(job)}
+    assert sizes == {"step-3": 5, "step=4.ckpt": 4, "many": None, "cached": 0, "empty": 0}  # a link is none
+    for name, file in (("step-3", "step-3/weights"), ("step=4.ckpt", "step=4.ckpt")):
+        new = uuid4()
+        with copied(choose(job, name), new), tarfile.open(checkpoints_of(new)) as archive:
+            assert archive.getnames() == [file]
+    for name, fault in (
+        ("many", f"checkpoints/many has {MOST_LISTED:,} files or more"),
+        (".", f"checkpoints/many has {MOST_LISTED:,} files or more"),
+        ("cached", "checkpoints/cached/weights is a link"),
+        ("empty", "The checkpoint has no files"),
+        ("last.ckpt", "has no checkpoint 'last.ckpt'"),
+    ):
+        with pytest.raises(CheckpointNotCopied, match=fault), copied(choose(job, name), uuid4()):
+            pass
+
+
+def test_a_file_that_only_its_server_has_is_refused_at_once(tmp_path: Path) -> None:
+    here, server = socket.socketpair()
+    with (
+        server,
+        tarfile.open(tmp_path / "copy.tar.gz", "x:gz") as archive,
+        pytest.raises(CheckpointNotCopied, match="is on a server"),
+    ):
+        _add(archive, "checkpoints/weights", OpenedFile(here.detach(), 5))
 
 
 def test_checkpoints_on_machines_that_joined_are_one_archive(lab: Lab, tmp_path: Path) -> None:

@@ -9,7 +9,16 @@ from pytest_django import Settings
 
 from cluster_app.models import GpuType
 from insight_app.explain.cost_and_time import CostUnit
-from insight_app.explain.gpu_advice import NO_STEPS, NOT_MEASURED, ONLY_HERE, MeasuredGpus, advice_of
+from insight_app.explain.gpu_advice import (
+    BATCH_UNKNOWN,
+    NO_STEPS,
+    NOT_MEASURED,
+    ONLY_HERE,
+    GpuAdvice,
+    MeasuredGpus,
+    advice_of,
+    read_gpu_advice,
+)
 from jobs_app.models import Job, Throughput
 from tests.rest_callers import caller
 from tests.service_lab import Lab
@@ -30,7 +39,7 @@ def job(lab: Lab) -> Job:
     v100, a100 = GpuType.objects.get(name="v100"), GpuType.objects.get(name="a100")
     early = {"started_at": now - 2 * HOUR, "ended_at": now - 1.5 * HOUR, "outcome": "preempted"}
     lab.attempt(job, gpu_type=v100, gpu_count=2, gpu_energy_j=7.2e6, **ended, **early)
-    steps = {"first_step": 0, "first_step_at": now - HOUR, "step": 36_000, "step_at": now}
+    steps = {"reports": 50, "first_step": 0, "first_step_at": now - HOUR, "step": 36_000, "step_at": now}
     late = {"started_at": now - HOUR, "ended_at": now, "outcome": "succeeded"}
     lab.attempt(job, gpu_type=a100, gpu_count=4, **ended, **steps, **late)
     Job.objects.filter(pk=job.pk).update(state="succeeded", finished_at=now, step=36_000, work_lost_gpu_s=1800)
@@ -82,6 +91,30 @@ def test_the_advice_is_by_measured_rates_and_prices(lab: Lab, job: Job) -> None:
     )
 
 
+def test_rates_of_other_batches_are_not_compared(lab: Lab, job: Job) -> None:
+    def advice() -> GpuAdvice:
+        job.refresh_from_db()
+        return read_gpu_advice(job, job.attempts.all())
+
+    there, elsewhere = (Throughput.objects.filter(gpu_type__name=name) for name in ("a100", "v100"))
+    there.update(batch_size=64)  # as its progress reports say
+    assert advice().why_none == ONLY_HERE
+    elsewhere.filter(gpus=8).update(batch_size=64)
+    assert [one.on.name for one in advice().others] == ["8 V100"]
+    Job.objects.filter(pk=job.pk).update(continues_step=27_000)  # it has made 9,000 steps itself
+    assert advice().own_run_s == pytest.approx(900)
+    Throughput.objects.create(
+        team=job.team, workload=job.workload, gpu_type=there.get().gpu_type, gpus=4, nodes=1, batch_size=512,
+        steps_per_second=2.0, runs=9, reports=50,
+    )  # fmt: skip
+    assert advice().why_none == BATCH_UNKNOWN
+    job.attempts.filter(number=2).update(batch_size=64)  # as Motley set it
+    job.attempts.filter(number=1).update(batch_size=512, reports=50, first_step_at=job.created_at, step=9)
+    assert [one.on.name for one in advice().others] == ["8 V100"]
+    job.attempts.update(reports=2)
+    assert advice().why_none == NOT_MEASURED
+
+
 A100 = MeasuredGpus("a100", 4, 1, 10.0, 1, 2.0)
 V100 = MeasuredGpus("v100", 8, 1, 8.0, 3, 0.5)
 LATER = "8 V100: 15 min later, 38 % cheaper (measured in 3 runs)"
@@ -97,10 +130,13 @@ SOONER = "4 A100: 15 min sooner, 60 % dearer (measured in 1 run)"
          "4 A100 were a good choice: of the GPUs on which it was measured none is cheaper or faster."),
         (36_000, A100, [A100], ONLY_HERE),
         (36_000, None, [V100], NOT_MEASURED),
+        (36_000, A100, None, BATCH_UNKNOWN),
         (0, A100, [V100], NO_STEPS),
     ],
 )  # fmt: skip
-def test_the_advice_in_words(steps: int, own: MeasuredGpus | None, measured: list[MeasuredGpus], sentence: str) -> None:
+def test_the_advice_in_words(
+    steps: int, own: MeasuredGpus | None, measured: list[MeasuredGpus] | None, sentence: str
+) -> None:
     assert advice_of(steps, own, measured).sentence == sentence
 
 

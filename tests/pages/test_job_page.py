@@ -15,7 +15,7 @@ from django.utils.html import strip_tags
 from cluster_app.models import Node
 from jobs_app.lifecycle.commands import cancel_job, hold_job
 from jobs_app.measurement.progress_curves import CurvePoint, note_points
-from jobs_app.models import Attempt, Job, Reason
+from jobs_app.models import Attempt, Job, Reason, Team
 from tests.pages.conftest import decide
 
 Read = Callable[..., str]
@@ -36,6 +36,19 @@ def read(member: User, web: Callable[[User], Client]) -> Read:
 def attempt(decided: Any) -> Attempt:
     """The live attempt of a job."""
     return Attempt.objects.live().order_by("pk")[0]
+
+
+def test_jobs_that_the_reader_may_not_see_are_neither_named_nor_counted(
+    submit: Callable[..., Job], member: User, stranger: User, web: Callable[[User], Client]
+) -> None:
+    secret = submit(name="hidden-one")
+    Team.objects.get(name="speech").members.add(member)
+    begun = submit(name="begun", team="speech")
+    submit(name="waits", after=[{"job": str(begun.pk)}])
+    Job.objects.filter(pk=begun.pk).update(continues=secret.pk)
+    seen, known = (web(user).get(reverse("job", args=[begun.pk])) for user in (stranger, member))
+    assert ("hidden-one" in seen.content.decode(), seen.context["waited_for"]) == (False, 0)
+    assert ("hidden-one" in known.content.decode(), known.context["waited_for"]) == (True, 1)
 
 
 def end(attempt: Attempt, **columns: Any) -> Job:

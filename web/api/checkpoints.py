@@ -24,7 +24,9 @@ class SavedCheckpoint(serializers.Serializer[Any]):
     kept = serializers.BooleanField(help_text="False: the job reported it, and has replaced or deleted it since.")
     step = serializers.IntegerField(allow_null=True, help_text="By its name, else the last that was reported before.")
     made_at = serializers.DateTimeField()
-    size = serializers.IntegerField(allow_null=True, help_text="In bytes; null: it is not kept.")
+    size = serializers.IntegerField(
+        allow_null=True, help_text="In bytes; null: not kept, or too many files to be measured."
+    )
     took_s = serializers.FloatField(allow_null=True, help_text="Null, as attempt and loss: the job did not report it.")
     attempt = serializers.IntegerField(allow_null=True, help_text="Number of the attempt that made it.")
     loss = serializers.FloatField(allow_null=True)

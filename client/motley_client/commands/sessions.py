@@ -12,6 +12,7 @@ from motley_client.lookup import connect, find_job
 from motley_client.sessions import Forwarding, attach, terminal_here
 from motley_client.spec import SpecError
 from motley_client.terminal import sanitized, say, warn
+from motley_client.web_ports import host_beside
 
 HERE = "127.0.0.1"
 RankOption = Annotated[int, typer.Option(min=0, help="Rank of the node within the gang.")]
@@ -70,7 +71,8 @@ def port(
     with connect(context) as client, _listening(ours) as server:
         found = find_job(client, job)
         with client.open_session(found["id"], {"port": theirs}, rank=rank) as session:
-            say(f"http://{HERE}:{server.getsockname()[1]} is port {theirs} of {sanitized(found['name'])}; Ctrl-C ends.")
+            address = f"http://{host_beside(client.url)}:{server.getsockname()[1]}"
+            say(f"{address} is port {theirs} of {sanitized(found['name'])}; Ctrl-C ends.")
             try:
                 Forwarding(session, server, on_error=warn).run()
             except KeyboardInterrupt:

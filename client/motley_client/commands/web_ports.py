@@ -22,7 +22,15 @@ from motley_client.responses import FINAL_STATES, Job, JobDetail
 from motley_client.sessions import Forwarding, Session, attach
 from motley_client.spec import SpecError, merged
 from motley_client.terminal import Output, sanitized, say, warn
-from motley_client.web_ports import TAG, WebPort, free_port, notebook_spec, tensorboard_command, web_port_of
+from motley_client.web_ports import (
+    TAG,
+    WebPort,
+    free_port,
+    host_beside,
+    notebook_spec,
+    tensorboard_command,
+    web_port_of,
+)
 
 BrowserOption = Annotated[
     bool, typer.Option("--browser/--no-browser", help="Whether to open the page in the browser of this machine.")
@@ -92,7 +100,7 @@ def _serve(client: Client, job: Job, where: WebPort, *, rank: int, browser: bool
     except KeyboardInterrupt:
         detach([job])
     with socket.create_server((HERE, 0)) as server:
-        address = where.address(server.getsockname()[1])
+        address = where.address(host_beside(client.url), server.getsockname()[1])
         answers = threading.Event()
         with client.open_session(job["id"], {"port": where.port}, rank=rank) as session:
             threading.Thread(target=_open_at, args=(address, answers, browser), daemon=True).start()
@@ -131,11 +139,11 @@ def _open_at(address: str, answers: threading.Event, browser: bool) -> None:
 
 
 def _answers(address: str) -> bool:
-    """Whether the page answers before we give up."""
-    give_up_at = time.monotonic() + ANSWERS_WITHIN_S
+    """Whether the page answers before we give up. No proxy is asked, and the token is not sent for that."""
+    page, give_up_at = address.partition("?")[0], time.monotonic() + ANSWERS_WITHIN_S
     while time.monotonic() < give_up_at:
         try:
-            httpx.get(address, timeout=5)
+            httpx.get(page, timeout=5, trust_env=False)
         except httpx.HTTPError:
             time.sleep(LOOK_EVERY_S)
         else:
