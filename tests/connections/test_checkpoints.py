@@ -109,6 +109,7 @@ def test_what_is_no_checkpoint_is_neither_listed_nor_copied_in_part(lab: Lab) ->
 
 def test_a_file_that_only_its_server_has_is_refused_at_once(tmp_path: Path) -> None:
     here, server = socket.socketpair()
+    server.shutdown(socket.SHUT_WR)  # a read would end, not hang
     with (
         server,
         tarfile.open(tmp_path / "copy.tar.gz", "x:gz") as archive,
