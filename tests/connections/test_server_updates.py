@@ -64,3 +64,12 @@ def test_servers_change_one_after_the_other(lab: Lab) -> None:
     one.sync(condition=replace(condition, program=program_digest()))
     assert lab.until(lambda: two.sync().program) == program_digest()
     assert one.sync().program == ""
+
+
+def test_a_message_with_a_fault_is_not_answered_with_the_order_once_more(lab: Lab) -> None:
+    condition = Condition("0.1.9", OLD, "3.11.2")
+    one = Played(lab, "gpu1", joining=replace(JOINING, gangs=True), site=True)
+    one.sync(condition=condition)
+    program = lab.until(lambda: one.sync().program)
+    fault = f"The program {program} was not heard within 60 s, and was taken back."
+    assert one.sync(condition=replace(condition, update_fault=fault)).program == ""
