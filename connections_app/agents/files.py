@@ -58,10 +58,10 @@ def _asked(server: str, attempt: int, question: Question) -> Iterator[tuple[sock
     finally:
         waiting.release()
     with connection:
-        yield connection, _answer(connection, question, server)
+        yield connection, answer_to(connection, question, server)
 
 
-def _answer(connection: socket.socket, question: Question, server: str) -> Answer:
+def answer_to(connection: socket.socket, question: Question, server: str) -> Answer:
     """The answer to the question; raises `EngineError` for one that says what is wrong."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", SILENT_S, 0))
     try:

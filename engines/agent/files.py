@@ -1,6 +1,7 @@
 """Files of jobs on this server, for the service: a line asks, a line answers, and the bytes of a file follow.
 
-The service asks over a WebSocket that the agent opens; the bytes of a file are sent once a line says which.
+The service asks over a WebSocket that the agent opens. The bytes of a file are sent piece by piece, each once a line
+says which: the agent answers pings between them. The service ends the connection, because it may not yet have read all.
 """
 
 import json
@@ -65,17 +66,18 @@ def serve_files(engine: LocalEngine, websocket: WebSocket) -> None:
 
 
 def _send_file(opened: OpenedFile, websocket: WebSocket) -> None:
-    """Send the size, and the bytes that are asked for then: those of a file that has shrunk end early."""
+    """Send the size, and the pieces that are asked for then, until the service has all that it wants.
+
+    Those of a file that has shrunk end early.
+    """
     websocket.send(Answer(size=opened.size).line())
-    wanted = _read_line(websocket)
-    if not wanted:  # the size was all that was wanted
-        return
-    start, end = map(int, wanted.split())
-    os.lseek(opened.descriptor, start, os.SEEK_SET)
-    left = end - start
-    while left > 0 and (data := os.read(opened.descriptor, min(BLOCK_BYTES, left))):
-        websocket.send(data)
-        left -= len(data)
+    while wanted := _read_line(websocket):
+        at, end = map(int, wanted.split())
+        while at < end:
+            if not (data := os.pread(opened.descriptor, min(BLOCK_BYTES, end - at), at)):
+                return
+            websocket.send(data)
+            at += len(data)
 
 
 def _read_line(websocket: WebSocket) -> bytes:
