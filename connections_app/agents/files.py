@@ -27,7 +27,8 @@ WAIT_S = 12.0
 """For the agent: longer than the longest pause between two of its messages."""
 SILENT_S = 60
 ARCHIVE = "checkpoints.tar.gz"
-LONGEST_LINE = 1 << 20
+LONGEST_LINE = 4 << 20
+"""A list of the most names that a folder is read for, each of 255 bytes that are no letters: some 2 MB."""
 NOT_OPENED = "The server {} did not answer: its agent is busy, or of another release. Try again."
 waiting = BoundedSemaphore(4)
 """Each keeps a thread of this web process."""

@@ -42,7 +42,7 @@ class Answer:
     """Why it cannot be read; empty: it can."""
 
     def line(self) -> bytes:
-        return json.dumps(encode(self)).encode() + b"\n"
+        return json.dumps(encode(self), ensure_ascii=False).encode(errors="replace") + b"\n"
 
 
 def serve_files(engine: LocalEngine, websocket: WebSocket) -> None:
@@ -50,19 +50,28 @@ def serve_files(engine: LocalEngine, websocket: WebSocket) -> None:
     question = decode(Question, json.loads(_read_line(websocket)))
     try:
         if question.is_folder:
-            websocket.send(Answer(files=engine.list_files(question.job, question.path)).line())
+            _say(Answer(files=engine.list_files(question.job, question.path)), websocket)
             return
         opened = engine.open_file(question.job, question.path)
     except NoSuchFile:
-        websocket.send(Answer(is_missing=True).line())
+        _say(Answer(is_missing=True), websocket)
         return
     except EngineError as error:
-        websocket.send(Answer(fault=str(error)).line())
+        _say(Answer(fault=str(error)), websocket)
         return
     try:
         _send_file(opened, websocket)
     finally:
         os.close(opened.descriptor)
+
+
+def _say(answer: Answer, websocket: WebSocket) -> None:
+    """Give the whole answer, and wait until the service has read it."""
+    line = answer.line()
+    for at in range(0, len(line), BLOCK_BYTES):
+        websocket.send(line[at : at + BLOCK_BYTES])
+    while websocket.receive() is not None:
+        pass
 
 
 def _send_file(opened: OpenedFile, websocket: WebSocket) -> None:

@@ -6,13 +6,18 @@ import queue
 import socket
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+
+import pytest
 
 from connections_app.agents.files import answer_to
 from connections_app.job_folder import FileBlocks
 from connections_app.sessions.relay import Relay
-from engines.agent.files import Question, serve_files
+from engines.agent.files import Answer, Question, serve_files
+from engines.job_files import MOST_LISTED
 from engines.local.engine import LocalEngine
 from engines.protocol import OpenedFile, SessionCommand
 from engines.sessions.meeting import listened
@@ -74,22 +79,44 @@ async def through_the_relay(engine: LocalEngine, path: Path) -> None:
     await Relay(wire, idle=timedelta(hours=1), check=permitted).run(command, b"")
 
 
-def test_a_large_file_comes_whole_however_slowly_it_is_read(tmp_path: Path) -> None:
-    """The agent has sent all long before: it does not end the connection, with which the rest would be lost."""
-    engine, content = LocalEngine(tmp_path / "engine", declared=["gpu1"]), os.urandom(4 << 20)
-    work = tmp_path / "engine" / "jobs" / JOB / "work"
-    work.mkdir(parents=True)
-    (work / "model.pt").write_bytes(content)
-    meeting, ends = tmp_path / f"7.0.{'a' * 32}", list[socket.socket]()
+@contextmanager
+def asked(folder: Path, question: Question) -> Iterator[tuple[socket.socket, Answer]]:
+    """The answer of an agent whose jobs have their files below this folder, and the connection to it."""
+    engine = LocalEngine(folder / "engine", declared=["gpu1"])
+    meeting, ends = folder / f"7.0.{'a' * 32}", list[socket.socket]()
     waits = threading.Thread(target=lambda: ends.append(listened(meeting)))
     waits.start()
     wait_for("it listens", meeting.exists, pause_s=0.01)
     relays = threading.Thread(target=asyncio.run, args=(through_the_relay(engine, meeting),))
     relays.start()
     waits.join()
-    answer = answer_to(ends[0], Question(JOB, "work/model.pt", is_folder=False), "gpu1")
-    blocks = FileBlocks(OpenedFile(ends[0].detach(), answer.size, is_remote=True), start=5)
-    assert b"".join(blocks) == content[5:]
-    blocks.close()
+    yield ends[0], answer_to(ends[0], question, "gpu1")
+    ends[0].close()
     relays.join(60)
     assert not relays.is_alive()
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    folder = tmp_path / "engine" / "jobs" / JOB / "work"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def test_a_large_file_comes_whole_however_slowly_it_is_read(tmp_path: Path, work: Path) -> None:
+    """The agent has sent all long before: it does not end the connection, with which the rest would be lost."""
+    content = os.urandom(4 << 20)
+    (work / "model.pt").write_bytes(content)
+    with asked(tmp_path, Question(JOB, "work/model.pt", is_folder=False)) as (connection, answer):
+        blocks = FileBlocks(OpenedFile(connection.detach(), answer.size, is_remote=True), start=5)
+        assert b"".join(blocks) == content[5:]
+        blocks.close()
+
+
+def test_a_folder_with_many_long_names_is_listed(tmp_path: Path, work: Path) -> None:
+    """Letters that are not ASCII, and bytes that are no letters."""
+    for number in range(MOST_LISTED):
+        os.close(os.open(os.fsencode(work) + b"/%04d" % number + b"\xff" * 251, os.O_CREAT))
+    (work / ("\u0436" * 127)).touch()
+    with asked(tmp_path, Question(JOB, "work", is_folder=True)) as (_, answer):
+        assert len(answer.files) == MOST_LISTED

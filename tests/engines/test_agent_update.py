@@ -1,6 +1,5 @@
 """Change of an agent's program: it is fetched, tried, used, and taken back when it is not heard."""
 
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -182,4 +181,14 @@ def test_the_folder_of_a_program_has_its_digest_for_a_name(tmp_path: Path) -> No
     archive = an_archive(tmp_path / "one.pyz", RUNS)
     folder = unpack(archive, tmp_path / "prefix")
     assert (folder.name, (folder / RELEASE).read_text()) == (digest_of(archive), "9.9")
-    shutil.rmtree(folder)
+    inode = folder.stat().st_ino
+    assert unpack(archive, tmp_path / "prefix").stat().st_ino == inode
+
+
+def test_a_program_that_lost_the_content_of_its_files_is_unpacked_anew(tmp_path: Path) -> None:
+    archive = an_archive(tmp_path / "one.pyz", RUNS)
+    folder = unpack(archive, tmp_path / "prefix")
+    (folder / "engines" / "agent" / "__main__.py").write_bytes(b"")
+    unpack(archive, tmp_path / "prefix")
+    assert (folder / "engines" / "agent" / "__main__.py").read_text() == RUNS
+    assert [path.name for path in (tmp_path / "prefix").iterdir()] == [folder.name]
