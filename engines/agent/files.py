@@ -6,6 +6,7 @@ says which: the agent answers pings between them. The service ends the connectio
 
 import json
 import os
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,11 @@ from engines.protocol import EngineError, JobFile, NoSuchFile, OpenedFile
 
 BLOCK_BYTES = 64 * 1024
 LONGEST_LINE = 64 * 1024
+LIST_WITHIN_S = 5.0
+"""The service does not wait much longer."""
+BUSY = "Another folder is being listed on this server: try again in a few seconds."
+listing = threading.Lock()
+"""One folder at a time: the agent has other work, too."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ def serve_files(engine: LocalEngine, websocket: WebSocket) -> None:
     question = decode(Question, json.loads(_read_line(websocket)))
     try:
         if question.is_folder:
-            _say(Answer(files=engine.list_files(question.job, question.path)), websocket)
+            _say(Answer(files=_listed(engine, question)), websocket)
             return
         opened = engine.open_file(question.job, question.path)
     except NoSuchFile:
@@ -63,6 +69,15 @@ def serve_files(engine: LocalEngine, websocket: WebSocket) -> None:
         _send_file(opened, websocket)
     finally:
         os.close(opened.descriptor)
+
+
+def _listed(engine: LocalEngine, question: Question) -> list[JobFile]:
+    if not listing.acquire(timeout=LIST_WITHIN_S):
+        raise EngineError(BUSY)
+    try:
+        return engine.list_files(question.job, question.path)
+    finally:
+        listing.release()
 
 
 def _say(answer: Answer, websocket: WebSocket) -> None:

@@ -7,19 +7,20 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
-from connections_app.agents.files import answer_to
+from connections_app.agents.files import MOST_FOR_A_SERVER, MOST_WAITING, a_place_for, answer_to
 from connections_app.job_folder import FileBlocks
 from connections_app.sessions.relay import Relay
 from engines.agent.files import Answer, Question, serve_files
 from engines.job_files import MOST_LISTED
 from engines.local.engine import LocalEngine
-from engines.protocol import OpenedFile, SessionCommand
+from engines.protocol import EngineError, OpenedFile, SessionCommand
 from engines.sessions.meeting import listened
 from tests.deployment import wait_for
 
@@ -90,7 +91,7 @@ def asked(folder: Path, question: Question) -> Iterator[tuple[socket.socket, Ans
     relays = threading.Thread(target=asyncio.run, args=(through_the_relay(engine, meeting),))
     relays.start()
     waits.join()
-    yield ends[0], answer_to(ends[0], question, "gpu1")
+    yield ends[0], answer_to(ends[0], question, "gpu1", monotonic() + 60)
     ends[0].close()
     relays.join(60)
     assert not relays.is_alive()
@@ -120,3 +121,23 @@ def test_a_folder_with_many_long_names_is_listed(tmp_path: Path, work: Path) -> 
     (work / ("\u0436" * 127)).touch()
     with asked(tmp_path, Question(JOB, "work", is_folder=True)) as (_, answer):
         assert len(answer.files) == MOST_LISTED
+
+
+def test_questions_wait_in_few_places_and_fewer_for_one_server() -> None:
+    with ExitStack() as taken:
+        for server in ("gpu1", "gpu2"):
+            for _ in range(MOST_FOR_A_SERVER):
+                taken.enter_context(a_place_for(server))
+            with pytest.raises(EngineError, match="try again in a few seconds"), a_place_for(server):
+                pass
+        with pytest.raises(EngineError), a_place_for("gpu3"):
+            pass
+    with a_place_for("gpu1"):
+        pass
+    assert MOST_WAITING == 2 * MOST_FOR_A_SERVER
+
+
+def test_an_answer_that_does_not_come_is_not_waited_for() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs, pytest.raises(EngineError, match="The server gpu1 did not answer"):
+        answer_to(ours, Question(JOB, "work", is_folder=True), "gpu1", monotonic())
