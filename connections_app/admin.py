@@ -19,6 +19,7 @@ from django.utils.safestring import SafeString, mark_safe
 from audit_app.admin import Audited
 from cluster_app.models import LOCAL_ENGINE, Engine, Node
 from connections_app.agents.join_agent import revoke_agent
+from connections_app.agents.updates import update_fault_of
 from connections_app.engine_registry import check_options
 from connections_app.models import Agent, EngineProbe
 from connections_app.probe import ask_for_probe
@@ -163,7 +164,7 @@ class AgentAdmin(Audited, admin.ModelAdmin[Agent]):
         "python",
         "found",
         "checked_at",
-        "update_fault",
+        "last_update",
         "team",
         "site",
         "trusted",
@@ -193,6 +194,10 @@ class AgentAdmin(Audited, admin.ModelAdmin[Agent]):
         """State of its node, with a link to the page that shows what runs there, its GPUs and its checks."""
         shown = getattr(agent, "node", None)
         return format_html('<a href="{}">{}</a>', reverse("node", args=[agent.name]), shown) if shown else "-"
+
+    @admin.display(description="last update", empty_value="-")
+    def last_update(self, agent: Agent) -> str:
+        return update_fault_of(agent, timezone.now())
 
     @admin.display(description="checks")
     def found(self, agent: Agent) -> str:

@@ -9,6 +9,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 
 from engines.protocol import EngineError, JobFile, NoSuchFile, OpenedFile
@@ -16,6 +17,8 @@ from engines.protocol import EngineError, JobFile, NoSuchFile, OpenedFile
 FOLDERS = ("work", "checkpoints")
 """Of a job: its working folder and what it saved."""
 MOST_LISTED = 2000
+MOST_READ = 100_000
+"""Names of a folder that are looked at: a job may make tens of millions, which would fill the memory of an agent."""
 NOT_ALLOWED = (
     "The account of the web server may not read the folder of the job: read its files in a session (`motley exec`), or "
     "have the job write them to storage."
@@ -25,13 +28,16 @@ FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pip
 
 
 def list_folder(job: Path, path: str) -> list[JobFile]:
-    """Content of a folder of the job, folders first, the first `MOST_LISTED` by name; of the empty path, its roots."""
+    """Content of a folder of the job, folders first, the first `MOST_LISTED` by name; of the empty path, its roots.
+
+    Of a folder with very many names, the first of those that are read.
+    """
     parts = _parts(path)
     if not parts:
         return [_described(name, os.lstat(job / name)) for name in FOLDERS if (job / name).is_dir()]
     with _folder(job, parts) as descriptor:
         with os.scandir(descriptor) as entries:
-            names = sorted(entry.name for entry in entries)[:MOST_LISTED]
+            names = sorted(entry.name for entry in islice(entries, MOST_READ))[:MOST_LISTED]
         found = [_described(name, status) for name, status in _statuses(descriptor, names)]
     return sorted(found, key=lambda one: (not one.is_folder, one.name))
 

@@ -142,15 +142,23 @@ class AgentEngine:
 
     def list_files(self, job: str, path: str) -> list[JobFile]:
         """Content of a folder on the server of the latest attempt's first rank, with the archive of checkpoints."""
+        archive = archive_of(UUID(job)) if not path else None
+        try:
+            listed = self._listed(job, path)
+        except SilentServer:
+            if archive is None:
+                raise
+            listed = []  # of a server that has died for good, say: the archive is here
+        return listed if archive is None else [*listed, archive]
+
+    def _listed(self, job: str, path: str) -> list[JobFile]:
+        """Content of the folder on the server; empty for the empty path where no server has the job's files."""
         at = self._holder_of(job)
         if at is not None and at.agent.rights.sessions:
-            listed = list_at(at.agent.name, at.attempt, job, path)
-        elif path:
+            return list_at(at.agent.name, at.attempt, job, path)
+        if path:
             raise NoSuchFile
-        else:
-            listed = []
-        archive = archive_of(UUID(job))
-        return listed if path or archive is None else [*listed, archive]
+        return []
 
     def open_file(self, job: str, path: str) -> OpenedFile:
         if path == ARCHIVE:
@@ -167,7 +175,7 @@ class AgentEngine:
         if row is None or row.forgotten or row.delivered_at is None:
             return None
         if row.agent.rights.sessions and not is_heard(row.agent):
-            raise EngineError(f"The server {row.agent.name} is not heard: its files are not reached until it is.")
+            raise SilentServer(f"The server {row.agent.name} is not heard: its files are not reached until it is.")
         return row
 
     def session(self, attempt: int, rank: int) -> SessionCommand:
@@ -200,6 +208,10 @@ class AgentEngine:
         if not agents:
             raise NotJoined(self._name)
         return agents
+
+
+class SilentServer(EngineError):
+    """The server that has the files is not heard."""
 
 
 class NotJoined(EngineError):

@@ -9,10 +9,12 @@ import json
 import os
 import socket
 import struct
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
-from threading import BoundedSemaphore
+from threading import Lock
+from time import monotonic
 from typing import Any
 from uuid import UUID
 
@@ -24,13 +26,18 @@ from engines.protocol import EngineError, JobFile, NoSuchFile, OpenedFile
 from engines.sessions.meeting import listened
 
 WAIT_S = 12.0
-"""For the agent: longer than the longest pause between two of its messages."""
-SILENT_S = 60
+"""For the agent and its answer: longer than the longest pause between two of its messages."""
+SILENT_S = 20
+"""Without a byte of a file for so long, the server is gone."""
 ARCHIVE = "checkpoints.tar.gz"
-LONGEST_LINE = 1 << 20
+LONGEST_LINE = 4 << 20
+"""A list of the most names that a folder is read for, each of 255 bytes that are no letters: some 2 MB."""
 NOT_OPENED = "The server {} did not answer: its agent is busy, or of another release. Try again."
-waiting = BoundedSemaphore(4)
-"""Each keeps a thread of this web process."""
+MOST_WAITING, MOST_FOR_A_SERVER = 4, 2
+"""Each keeps a thread of this web process, until the answer is here."""
+waiting: Counter[str] = Counter()
+"""Questions that wait, by server."""
+changing = Lock()
 
 
 def list_at(server: str, attempt: int, job: str, path: str) -> list[JobFile]:
@@ -49,26 +56,43 @@ def open_at(server: str, attempt: int, job: str, path: str) -> OpenedFile:
 @contextmanager
 def _asked(server: str, attempt: int, question: Question) -> Iterator[tuple[socket.socket, Answer]]:
     """The connection that the agent has opened, and its answer."""
-    if not waiting.acquire(blocking=False):
-        raise EngineError("Files on servers are being read by several at once: try again in a few seconds.")
+    until_s = monotonic() + WAIT_S
+    with ExitStack() as connected:
+        with a_place_for(server):
+            try:
+                connection = listened(new_socket(attempt, 0, of_files=True), wait_s=WAIT_S)
+            except OSError:
+                raise EngineError(NOT_OPENED.format(server)) from None
+            connected.enter_context(connection)
+            answer = answer_to(connection, question, server, until_s)
+        yield connection, answer
+
+
+@contextmanager
+def a_place_for(server: str) -> Iterator[None]:
+    """One of the few places for questions, fewer for one server; raises `EngineError` where all are taken."""
+    with changing:
+        if waiting.total() >= MOST_WAITING or waiting[server] >= MOST_FOR_A_SERVER:
+            raise EngineError("Files on servers are being read by several at once: try again in a few seconds.")
+        waiting[server] += 1
     try:
-        connection = listened(new_socket(attempt, 0, of_files=True), wait_s=WAIT_S)
-    except OSError:
-        raise EngineError(NOT_OPENED.format(server)) from None
+        yield
     finally:
-        waiting.release()
-    with connection:
-        yield connection, _answer(connection, question, server)
+        with changing:
+            waiting[server] -= 1
+            if not waiting[server]:
+                del waiting[server]
 
 
-def _answer(connection: socket.socket, question: Question, server: str) -> Answer:
-    """The answer to the question; raises `EngineError` for one that says what is wrong."""
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", SILENT_S, 0))
+def answer_to(connection: socket.socket, question: Question, server: str, until_s: float) -> Answer:
+    """The answer to the question; raises `EngineError` for one that says what is wrong, or does not come by then."""
     try:
         connection.sendall(question.line())
-        answer = decode(Answer, _read_line(connection))
+        answer = decode(Answer, _read_line(connection, until_s))
     except (OSError, ValueError, BadMessage):
         raise EngineError(NOT_OPENED.format(server)) from None
+    connection.settimeout(None)  # its descriptor is read as it is
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", SILENT_S, 0))
     if answer.is_missing:
         raise NoSuchFile
     if answer.fault:
@@ -76,10 +100,11 @@ def _answer(connection: socket.socket, question: Question, server: str) -> Answe
     return answer
 
 
-def _read_line(connection: socket.socket) -> Mapping[str, Any]:
+def _read_line(connection: socket.socket, until_s: float) -> Mapping[str, Any]:
     """The first line, byte by byte behind a look ahead: what follows it belongs to the file."""
-    line = b""
+    line = bytearray()
     while not line.endswith(b"\n"):
+        connection.settimeout(max(until_s - monotonic(), 0.001))
         ahead = connection.recv(65536, socket.MSG_PEEK)
         if not ahead or len(line) > LONGEST_LINE:
             raise ValueError("no line")

@@ -78,6 +78,8 @@ def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
         **news_of_gpus,
         **news_of_server,
     )
+    for column, value in news_of_server.items():  # what is ordered now follows from them
+        setattr(agent, column, value)
     rows = {row.attempt: row for row in agent.attempts.select_for_update().filter(forgotten=False).order_by("attempt")}
     news = {one.report.attempt: one for one in told.attempts}
     _store(rows, news, now)

@@ -1,14 +1,27 @@
 """Rolling update of servers: their agents change to the program of this service, one server at a time.
 
-The jobs run on meanwhile. A server that goes back to its program ends the update: the others stay as they are.
+The jobs run on meanwhile. A server that goes back to its program ends the update: the others stay as they are. They
+wait, too, for one that was told to change and is silent: the new program may be the cause.
 """
 
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import NamedTuple
+
+from django.db.models import QuerySet
+from django.utils import timezone
+from django.utils.timezone import localtime
 
 from connections_app.agents.program import program_digest
 from connections_app.agents.silence import is_heard
 from connections_app.models import Agent
+
+LATE_AFTER = timedelta(minutes=15)
+"""An agent tries a change again ten minutes after a fault that may pass."""
+LATE = (
+    "It was told at {:%H:%M on %d %B} to change its program, and has neither changed nor said why not: the other "
+    "servers wait for it. See the log of its agent, or revoke it."
+)
 
 
 class Server(NamedTuple):
@@ -31,16 +44,34 @@ def next_to_update(servers: Sequence[Server], program: str) -> int | None:
 
 def server_to_update() -> int | None:
     """The server that changes next to the program of this service; None: none does now."""
-    agents = Agent.objects.filter(site=True, engine__isnull=False, revoked_at=None, left_at=None).exclude(program="")
-    found = [Server(one.pk, one.program, one.update_to, is_heard(one)) for one in agents.order_by("name")]
+    found = [Server(one.pk, one.program, one.update_to, is_heard(one)) for one in _agents()]
     return next_to_update(found, program_digest()) if found else None
 
 
 def tell_to_update(agent: int) -> None:
-    Agent.objects.filter(pk=agent).update(update_to=program_digest(), update_fault="")
+    Agent.objects.filter(pk=agent).update(update_to=program_digest(), update_at=timezone.now(), update_fault="")
 
 
 def program_for(agent: Agent) -> str:
     """The program to which the agent is to change now; empty: none, or it could not be used there."""
     has_failed = bool(agent.update_fault) and agent.update_to in agent.update_fault  # the fault names its program
     return agent.update_to if agent.site and agent.update_to != agent.program and not has_failed else ""
+
+
+def update_fault_of(agent: Agent, now: datetime) -> str:
+    """Why the agent has not changed to the program to which it was told to; empty: it has, or may do so yet. Pure."""
+    if agent.update_fault or agent.update_at is None or agent.update_to in ("", agent.program):
+        return agent.update_fault
+    return LATE.format(localtime(agent.update_at)) if now - agent.update_at > LATE_AFTER else ""
+
+
+def held_up_by(now: datetime) -> list[tuple[str, str]]:
+    """The servers for which the others wait with the update, and why."""
+    told = _agents().filter(update_to=program_digest()).exclude(program=program_digest())
+    return [(agent.name, why) for agent in told if (why := update_fault_of(agent, now))]
+
+
+def _agents() -> QuerySet[Agent]:
+    """Those that this service can change, by name."""
+    servers = Agent.objects.filter(site=True, engine__isnull=False, revoked_at=None, left_at=None)
+    return servers.exclude(program="").order_by("name")

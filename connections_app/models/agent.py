@@ -82,6 +82,7 @@ class Agent(models.Model):
     update_to = models.CharField(
         max_length=12, blank=True, editable=False, help_text="Program to which it is told to change; empty: none."
     )
+    update_at = models.DateTimeField(null=True, blank=True, editable=False, help_text="When it was told so.")
     update_fault = models.CharField(
         max_length=500, blank=True, editable=False, help_text="Why its last change to another program was taken back."
     )

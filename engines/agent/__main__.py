@@ -123,6 +123,9 @@ def run(given: argparse.Namespace) -> int:
     identity = _identity(given.state)
     if identity is None:
         raise ValueError(f"This machine has not joined: run `python -m engines.agent join --state {given.state}`.")
+    program = Program.own()
+    updates = Updates(given.state, program)
+    _go_back_if_not_heard(updates)
     given.job_user = given.job_user or identity.get("job_user", "")
     given.job_path = given.job_path or identity.get("job_path", "")
     given.create_accounts = given.create_accounts or identity.get("create_accounts", False)
@@ -136,8 +139,6 @@ def run(given: argparse.Namespace) -> int:
         pace = UploadRate(pause_s=given.checkpoints_every.total_seconds())
         site = identity.get("site", False)
         network = OwnNetwork(given.address or identity.get("address", ""), identity["url"])
-        program = Program.own()
-        updates = Updates(given.state, connection, program)
         agent = Agent(
             given.state,
             connection,
@@ -151,6 +152,14 @@ def run(given: argparse.Namespace) -> int:
             site=site,
         )
         return agent.run()
+
+
+def _go_back_if_not_heard(updates: Updates) -> None:
+    """Before all else: a program that ends before its first turn is taken back when it is started once more."""
+    try:
+        updates.watch()
+    except Exception:
+        log.exception("the program could not be changed")
 
 
 def _checks(given: argparse.Namespace, identity: Identity) -> Asked:

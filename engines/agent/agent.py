@@ -64,7 +64,7 @@ class Agent:
         self._sessions = Sessions(connection, engine)
         self._site = site
         self._condition = condition or Conditions(Program.own())
-        self._updates = updates or Updates(folder, connection, Program.own())
+        self._updates = updates or Updates(folder, Program.own())
         self._read_gpus = read_gpus or GpuSamples()
         self._woken = threading.Event()
         self._heard = threading.Event()
@@ -138,7 +138,7 @@ class Agent:
     def _change_for(self, error: Refused) -> None:
         """Change to the program of a service that no longer understands this one: its answers have no order for it."""
         if self._site and error.code == OTHER_RELEASE:
-            self._updates.change()
+            self._updates.change(self._connection)
 
     def _is_final(self, error: Refused) -> bool:
         """Whether the machine may no longer work; a server of another release is updated while its lease lasts."""
@@ -186,8 +186,6 @@ class Agent:
 
     def _obey(self, orders: Orders) -> None:
         """Carry out the service's commands, which may be repeated."""
-        if orders.program and self._site:
-            self._updates.change(orders.program)
         self._forget(orders)
         for stop in orders.stops:
             self._engine.stop(stop.attempt, reason=stop.reason, grace=stop.grace)
@@ -199,6 +197,8 @@ class Agent:
         for launch in orders.launches:
             if launch.attempt not in known or next(iter(self._engine.poll([launch.attempt]))).phase is Phase.UNKNOWN:
                 self._transfers.add(launch)
+        if orders.program and self._site:  # last: it may put another program in our place
+            self._alone(partial(self._updates.change, self._connection, orders.program))
 
     def _forget(self, orders: Orders) -> None:
         """Remove the files of attempts, and of their jobs unless a later attempt is here.

@@ -112,7 +112,7 @@ class Connection:
         """Store the program of the agent that the service serves in a file."""
         address = f"{self._base.removesuffix(API)}/agent/motley-agent.pyz"
         try:
-            with _opener.open(address, timeout=LONG_TIMEOUT_S) as answer:
+            with _opener.open(address, timeout=TIMEOUT_S) as answer:
                 path.write_bytes(_read(answer))
         except urllib.error.HTTPError as error:
             raise _refusal(error) from error

@@ -1,10 +1,12 @@
 """Files of jobs on this server, for the service: a line asks, a line answers, and the bytes of a file follow.
 
-The service asks over a WebSocket that the agent opens; the bytes of a file are sent once a line says which.
+The service asks over a WebSocket that the agent opens. The bytes of a file are sent piece by piece, each once a line
+says which: the agent answers pings between them. The service ends the connection, because it may not yet have read all.
 """
 
 import json
 import os
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +17,11 @@ from engines.protocol import EngineError, JobFile, NoSuchFile, OpenedFile
 
 BLOCK_BYTES = 64 * 1024
 LONGEST_LINE = 64 * 1024
+LIST_WITHIN_S = 5.0
+"""The service does not wait much longer."""
+BUSY = "Another folder is being listed on this server: try again in a few seconds."
+listing = threading.Lock()
+"""One folder at a time: the agent has other work, too."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +48,7 @@ class Answer:
     """Why it cannot be read; empty: it can."""
 
     def line(self) -> bytes:
-        return json.dumps(encode(self)).encode() + b"\n"
+        return json.dumps(encode(self), ensure_ascii=False).encode(errors="replace") + b"\n"
 
 
 def serve_files(engine: LocalEngine, websocket: WebSocket) -> None:
@@ -49,14 +56,14 @@ def serve_files(engine: LocalEngine, websocket: WebSocket) -> None:
     question = decode(Question, json.loads(_read_line(websocket)))
     try:
         if question.is_folder:
-            websocket.send(Answer(files=engine.list_files(question.job, question.path)).line())
+            _say(Answer(files=_listed(engine, question)), websocket)
             return
         opened = engine.open_file(question.job, question.path)
     except NoSuchFile:
-        websocket.send(Answer(is_missing=True).line())
+        _say(Answer(is_missing=True), websocket)
         return
     except EngineError as error:
-        websocket.send(Answer(fault=str(error)).line())
+        _say(Answer(fault=str(error)), websocket)
         return
     try:
         _send_file(opened, websocket)
@@ -64,18 +71,37 @@ def serve_files(engine: LocalEngine, websocket: WebSocket) -> None:
         os.close(opened.descriptor)
 
 
+def _listed(engine: LocalEngine, question: Question) -> list[JobFile]:
+    if not listing.acquire(timeout=LIST_WITHIN_S):
+        raise EngineError(BUSY)
+    try:
+        return engine.list_files(question.job, question.path)
+    finally:
+        listing.release()
+
+
+def _say(answer: Answer, websocket: WebSocket) -> None:
+    """Give the whole answer, and wait until the service has read it."""
+    line = answer.line()
+    for at in range(0, len(line), BLOCK_BYTES):
+        websocket.send(line[at : at + BLOCK_BYTES])
+    while websocket.receive() is not None:
+        pass
+
+
 def _send_file(opened: OpenedFile, websocket: WebSocket) -> None:
-    """Send the size, and the bytes that are asked for then: those of a file that has shrunk end early."""
+    """Send the size, and the pieces that are asked for then, until the service has all that it wants.
+
+    Those of a file that has shrunk end early.
+    """
     websocket.send(Answer(size=opened.size).line())
-    wanted = _read_line(websocket)
-    if not wanted:  # the size was all that was wanted
-        return
-    start, end = map(int, wanted.split())
-    os.lseek(opened.descriptor, start, os.SEEK_SET)
-    left = end - start
-    while left > 0 and (data := os.read(opened.descriptor, min(BLOCK_BYTES, left))):
-        websocket.send(data)
-        left -= len(data)
+    while wanted := _read_line(websocket):
+        at, end = map(int, wanted.split())
+        while at < end:
+            if not (data := os.pread(opened.descriptor, min(BLOCK_BYTES, end - at), at)):
+                return
+            websocket.send(data)
+            at += len(data)
 
 
 def _read_line(websocket: WebSocket) -> bytes:

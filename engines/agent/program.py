@@ -4,10 +4,14 @@ Each release lies beside the others, because supervisors of running jobs go on w
 """
 
 import hashlib
+import os
 import re
+import shutil
 from pathlib import Path
 from typing import NamedTuple, Self
 from zipfile import ZipFile
+
+from engines.attempt_files import sync_folder
 
 DIGITS = 12
 DIGEST = re.compile(rf"[0-9a-f]{{{DIGITS}}}")
@@ -34,12 +38,40 @@ class Program(NamedTuple):
 
 
 def unpack(archive: Path, prefix: Path) -> Path:
-    """Unpack the archive into a folder that its content names, and return this folder."""
+    """Unpack the archive into a folder that its content names, and return this folder.
+
+    It has its name when all of it is on the disk: a power loss could leave files without content. One that is whole
+    is left as it is, because supervisors may run in it.
+    """
     folder = prefix / digest_of(archive)
-    folder.mkdir(parents=True, exist_ok=True)
     with ZipFile(archive) as packed:
-        packed.extractall(folder)
+        if not _is_whole(folder, packed):
+            _unpack(packed, folder)
     return folder
+
+
+def _is_whole(folder: Path, packed: ZipFile) -> bool:
+    files = [(folder / name, packed.read(name)) for name in packed.namelist() if not name.endswith("/")]
+    return all(path.is_file() and path.read_bytes() == content for path, content in files)
+
+
+def _unpack(packed: ZipFile, folder: Path) -> None:
+    beside = folder.with_name(f".{folder.name}")
+    for rest in (beside, folder):  # of an attempt that was cut short
+        shutil.rmtree(rest, ignore_errors=True)
+    beside.mkdir(parents=True)
+    packed.extractall(beside)
+    for path, _, names in os.walk(beside):
+        for name in names:
+            _sync(Path(path) / name)
+        sync_folder(Path(path))
+    beside.rename(folder)
+    sync_folder(folder.parent)
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 def digest_of(archive: Path) -> str:
@@ -52,4 +84,5 @@ def use(folder: Path) -> Path:
     beside.unlink(missing_ok=True)
     beside.symlink_to(folder)
     beside.replace(current)
+    sync_folder(current.parent)
     return current

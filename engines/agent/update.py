@@ -1,14 +1,16 @@
 """Change of a server's agent to another program of the service, while its jobs run on under their supervisors.
 
-The new program takes the place of the process. If the service does not hear it within a minute, it goes back to the
-one before, and says why.
+The program is fetched and tried by a thread, because the loop renews the lease of jobs meanwhile. The new program takes
+the place of the process. If the service does not hear it within a minute, it goes back to the one before, and says why.
 """
 
 import logging
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NotRequired, TypedDict
 from zipfile import BadZipFile
@@ -41,7 +43,11 @@ class Change(TypedDict):
 
 
 class BadProgram(Exception):
-    """The program that was fetched is another one, or does not run here."""
+    """The program that was fetched does not run here."""
+
+
+class NotNow(Exception):
+    """The program cannot be used for a reason that may pass."""
 
 
 class Updates:
@@ -50,38 +56,42 @@ class Updates:
     def __init__(
         self,
         state: Path,
-        connection: Connection,
         program: Program,
         become: Callable[[Path], None] | None = None,
         clock: Callable[[], float] = seconds_since_boot,
     ) -> None:
-        self._path, self._connection, self._program = state / "update.json", connection, program
+        self._path, self._program = state / "update.json", program
         self._become = become or _become
         self._clock = clock
         self._tried_at_s: dict[str, float] = {}
+        self._ready: tuple[str, Path] | None = None
+        """The digest that was asked for, and the folder of the program, which has been tried."""
+        self._preparation: threading.Thread | None = None
 
     def fault(self) -> str:
         """Why the last change failed; empty: it did not."""
         change = self._read()
         return change.get("fault", "") if change is not None else ""
 
-    def change(self, digest: str = "") -> None:
-        """Change to the program that the service serves, which this digest names; returns where it cannot.
+    def change(self, connection: Connection, digest: str = "") -> None:
+        """Change to the program that the service serves, which this digest names; returns while that is prepared.
 
-        Without a digest to any: of a service that speaks another version of the messages no more is heard.
+        To be repeated: then the program is used when it is ready, or tried again after a fault that may pass. Without
+        a digest to any: of a service that speaks another version of the messages no more is heard.
         """
-        own, now_s = self._program.digest, self._clock()
-        if not own or digest == own or now_s < self._tried_at_s.get(digest, -RETRY_S) + RETRY_S:
+        own = self._program.digest
+        if not own or digest == own or not self._may_try(digest):
             return
-        self._tried_at_s[digest] = now_s
-        try:
-            folder = self._fetched(digest)
-            if folder.name != own:
-                self._change_to(folder)
-        except (BadProgram, BadZipFile, Unheard, Refused, OSError) as error:
-            said = f"The program {digest or 'of the service'} could not be used: {error}"[:500]
-            log.error("%s", said)
-            self._note(digest, fault=said)
+        if self._ready is None or self._ready[0] != digest:
+            self._begin(connection, digest)
+            return
+        (_, folder), self._ready = self._ready, None
+        if folder.name != own:
+            self._change_to(folder)
+
+    def is_preparing(self) -> bool:
+        """Whether a program is being fetched, or tried."""
+        return self._preparation is not None and self._preparation.is_alive()
 
     def heard(self) -> None:
         """Note that the service has answered this program: the change is done."""
@@ -90,23 +100,58 @@ class Updates:
             self._path.unlink(missing_ok=True)
 
     def watch(self) -> None:
-        """Go back if this program was to be heard by now."""
+        """Go back if this program was to be heard by now; where the machine has started anew, its minute does, too."""
         change = self._read()
         if change is None or change["after"] != self._program.digest or change.get("fault"):
             return
-        if change["boot"] != boot_id() or self._clock() >= change["until_s"]:
-            said = f"The program {change['after']} was not heard within {HEARD_WITHIN_S:.0f} s, and was taken back."
-            log.error("%s", said)
+        if change["boot"] != boot_id():
+            with suppress(OSError):
+                self._note(change["after"], before=change["before"])
+                return
+        elif self._clock() < change["until_s"]:
+            return
+        said = f"The program {change['after']} was not heard within {HEARD_WITHIN_S:.0f} s, and was taken back."
+        log.error("%s", said)
+        with suppress(OSError):  # of a full disk: to go back comes first
             write_json(self._path, {**change, "fault": said})
-            self._become(self._program.prefix / change["before"])
+        self._become(self._program.prefix / change["before"])
 
-    def _fetched(self, digest: str) -> Path:
+    def _may_try(self, digest: str) -> bool:
+        """Whether no such program has failed here: one that is ordered fails once, any other again after a while."""
+        failed = self._read()
+        if failed is None or not failed.get("fault"):
+            return True
+        if digest:
+            return failed["after"] != digest
+        return failed["boot"] != boot_id() or self._clock() >= failed["until_s"] + RETRY_S
+
+    def _begin(self, connection: Connection, digest: str) -> None:
+        """Have the program prepared, unless that was begun lately, or another is."""
+        now_s = self._clock()
+        if self.is_preparing() or now_s < self._tried_at_s.get(digest, -RETRY_S) + RETRY_S:
+            return
+        self._tried_at_s[digest] = now_s
+        self._preparation = threading.Thread(target=self._prepare, args=(connection, digest), daemon=True)
+        self._preparation.start()
+
+    def _prepare(self, connection: Connection, digest: str) -> None:
+        """Fetch the program and try it; one that does not run is noted, which ends the update of all servers."""
+        said = f"The program {digest or 'of the service'} could not be used"
+        try:
+            self._ready = digest, self._fetched(connection, digest)
+        except (BadProgram, BadZipFile) as error:
+            log.error("%s: %s", said, error)
+            self._note(digest, fault=f"{said}: {error}"[:500])
+        except (NotNow, Unheard, Refused, OSError) as error:
+            log.warning("%s for now: %s", said, error)
+
+    def _fetched(self, connection: Connection, digest: str) -> Path:
         """Folder of the program, which has been tried."""
         archive = self._program.prefix / ".fetched"
-        self._connection.fetch_program(archive)
+        connection.fetch_program(archive)
         try:
             if digest and digest_of(archive) != digest:
-                raise BadProgram(f"the service serves {digest_of(archive)}")
+                raise NotNow(f"the service serves {digest_of(archive)}")
             folder = unpack(archive, self._program.prefix)
         finally:
             archive.unlink(missing_ok=True)
@@ -120,7 +165,7 @@ class Updates:
 
     def _note(self, after: str, **more: str) -> None:
         until_s = self._clock() + HEARD_WITHIN_S
-        change = {"before": self._program.digest, "after": after, "until_s": until_s, "boot": boot_id(), **more}
+        change = {"before": self._program.digest, "after": after, "until_s": until_s, "boot": boot_id()} | more
         write_json(self._path, change)
 
     def _read(self) -> Change | None:
@@ -129,7 +174,7 @@ class Updates:
 
 
 def _try(folder: Path) -> None:
-    """Start the program once, to say what it can do; raises `BadProgram`."""
+    """Start the program once, to say what it can do; raises `BadProgram` and `NotNow`."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", "engines.agent", "run", "--help"],
@@ -140,7 +185,7 @@ def _try(folder: Path) -> None:
             timeout=TRIAL_S,
         )
     except subprocess.TimeoutExpired:
-        raise BadProgram(f"it did not start within {TRIAL_S} s") from None
+        raise NotNow(f"it did not start within {TRIAL_S} s") from None
     if done.returncode != 0:
         raise BadProgram((done.stderr.strip().splitlines() or ["it said nothing"])[-1])
 

@@ -63,6 +63,9 @@ def test_files_on_a_server_that_is_not_heard_are_not_waited_for(folder: Path) ->
     AgentAttempt.objects.create(agent=silent, attempt=7, job=job, delivered_at=now)
     with pytest.raises(EngineError, match="The server long-silent is not heard"):
         AgentEngine("servers").list_files(str(job), "")
+    checkpoints_of(job).parent.mkdir(parents=True)
+    checkpoints_of(job).write_bytes(b"packed")
+    assert [one.name for one in AgentEngine("servers").list_files(str(job), "")] == ["checkpoints.tar.gz"]
 
 
 @pytest.mark.django_db

@@ -1,11 +1,12 @@
 """Rolling update of servers: which server changes next, and what its agent is told."""
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from connections_app.agents.program import program_digest
-from connections_app.agents.updates import Server, next_to_update, program_for
+from connections_app.agents.updates import Server, next_to_update, program_for, update_fault_of
 from connections_app.models import Agent
 from engines.agent.messages import Condition
 from tests.played_agent import JOINING, Played
@@ -50,6 +51,17 @@ def test_an_agent_is_told_until_it_has_changed_or_failed(columns: dict[str, str]
     assert program_for(Agent(name="gpu1", **{"site": True} | columns)) == told
 
 
+def test_a_server_that_was_told_and_is_not_heard_is_named() -> None:
+    at = datetime(2026, 11, 28, 12, 0, tzinfo=UTC)
+    agent = Agent(name="gpu1", program=OLD, update_to=NEW, update_at=at)
+    assert update_fault_of(agent, at + timedelta(minutes=10)) == ""
+    assert update_fault_of(agent, at + timedelta(minutes=20)).startswith(
+        "It was told at 12:00 on 28 November to change"
+    )
+    agent.program = NEW
+    assert update_fault_of(agent, at + timedelta(minutes=20)) == ""
+
+
 def test_servers_change_one_after_the_other(lab: Lab) -> None:
     """As the agents hear it: the second when the first says that it runs the program of the service."""
     condition = Condition("0.1.9", OLD, "3.11.2")
@@ -64,3 +76,12 @@ def test_servers_change_one_after_the_other(lab: Lab) -> None:
     one.sync(condition=replace(condition, program=program_digest()))
     assert lab.until(lambda: two.sync().program) == program_digest()
     assert one.sync().program == ""
+
+
+def test_a_message_with_a_fault_is_not_answered_with_the_order_once_more(lab: Lab) -> None:
+    condition = Condition("0.1.9", OLD, "3.11.2")
+    one = Played(lab, "gpu1", joining=replace(JOINING, gangs=True), site=True)
+    one.sync(condition=condition)
+    program = lab.until(lambda: one.sync().program)
+    fault = f"The program {program} was not heard within 60 s, and was taken back."
+    assert one.sync(condition=replace(condition, update_fault=fault)).program == ""

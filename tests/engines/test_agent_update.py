@@ -1,6 +1,5 @@
 """Change of an agent's program: it is fetched, tried, used, and taken back when it is not heard."""
 
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -11,10 +10,14 @@ import pytest
 
 from engines.agent.connection import Connection
 from engines.agent.program import RELEASE, Program, digest_of, unpack
-from engines.agent.update import HEARD_WITHIN_S, Updates
+from engines.agent.update import HEARD_WITHIN_S, RETRY_S, Updates
+from engines.attempt_files import read_json, write_json
+from tests.deployment import wait_for
 
 OLD = "0" * 12
 RUNS, FAILS = "import sys; sys.exit(0)", "import nothing_that_is_here"
+FAULT = "ModuleNotFoundError: No module named 'nothing_that_is_here'"
+PATH = "/agent/motley-agent.pyz"
 
 
 def an_archive(path: Path, content: str) -> Path:
@@ -30,9 +33,13 @@ class Served:
     """A service that serves one program."""
 
     def __init__(self, content: bytes) -> None:
+        self.path, self.asked = PATH, 0
+        service = self
+
         class Answers(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                self.send_response(200 if self.path == "/agent/motley-agent.pyz" else 404)
+                service.asked += 1
+                self.send_response(200 if self.path == service.path else 502)
                 self.end_headers()
                 self.wfile.write(content)
 
@@ -73,13 +80,23 @@ class Machine:
     def updates(self, digest: str = OLD) -> Updates:
         program = Program(self.folder / "program", digest, "1.0")
         note = lambda folder: self.became.append(folder.name)  # noqa: E731
-        return Updates(self.folder, self.connection, program, note, lambda: self.now_s)
+        return Updates(self.folder, program, note, lambda: self.now_s)
+
+    def change(self, updates: Updates, digest: str) -> None:
+        """Repeat the order, as the service does, until something comes of it."""
+        known = [*self.became], updates.fault()
+
+        def has_come() -> bool:
+            updates.change(self.connection, digest)
+            return ([*self.became], updates.fault()) != known
+
+        wait_for("the order is followed", has_come, pause_s=0.01)
 
 
 def test_a_program_that_is_heard_stays(tmp_path: Path, serve: Serve) -> None:
     served, digest = serve(RUNS)
     machine = Machine(tmp_path, served.connection)
-    machine.updates().change(digest)
+    machine.change(machine.updates(), digest)
     assert machine.became == [digest]
     after = machine.updates(digest)
     after.heard()
@@ -91,7 +108,7 @@ def test_a_program_that_is_heard_stays(tmp_path: Path, serve: Serve) -> None:
 def test_a_program_that_is_not_heard_goes_back_and_says_so(tmp_path: Path, serve: Serve) -> None:
     served, digest = serve(RUNS)
     machine = Machine(tmp_path, served.connection)
-    machine.updates().change(digest)
+    machine.change(machine.updates(), digest)
     after = machine.updates(digest)
     after.watch()
     assert machine.became == [digest]
@@ -103,27 +120,59 @@ def test_a_program_that_is_not_heard_goes_back_and_says_so(tmp_path: Path, serve
     back.watch()
     assert machine.became == [digest, OLD]
     assert back.fault() == f"The program {digest} was not heard within 60 s, and was taken back."
+    for _ in range(2):  # the order comes once more, until the service has heard of the fault
+        machine.now_s += 2 * RETRY_S
+        back.change(machine.connection, digest)
+    assert (machine.became, back.is_preparing()) == ([digest, OLD], False)
 
 
-@pytest.mark.parametrize(
-    ("content", "asked", "said"),
-    [(FAILS, "", "No module named 'nothing_that_is_here'"), (RUNS, "f" * 12, "the service serves ")],
-)
-def test_a_program_that_does_not_run_or_is_another_is_not_used(
-    tmp_path: Path, serve: Serve, content: str, asked: str, said: str
-) -> None:
-    served, digest = serve(content)
+def test_a_program_of_before_a_boot_has_its_minute_after_it(tmp_path: Path, serve: Serve) -> None:
+    """As where it ends before its first turn: each start of it looks first."""
+    served, digest = serve(RUNS)
+    machine = Machine(tmp_path, served.connection)
+    machine.change(machine.updates(), digest)
+    note = tmp_path / "update.json"
+    write_json(note, {**read_json(note), "boot": "another"})
+    machine.now_s = 5.0
+    machine.updates(digest).watch()
+    assert machine.became == [digest]
+    machine.now_s += HEARD_WITHIN_S
+    machine.updates(digest).watch()
+    assert machine.became == [digest, OLD]
+
+
+def test_a_program_that_does_not_run_is_not_used(tmp_path: Path, serve: Serve) -> None:
+    served, digest = serve(FAILS)
     machine = Machine(tmp_path, served.connection)
     updates = machine.updates()
-    for _ in range(2):  # the order is repeated, and the second is not tried
-        updates.change(asked or digest)
-    assert (machine.became, said in updates.fault(), (asked or digest) in updates.fault()) == ([], True, True)
+    machine.change(updates, digest)
+    assert machine.became == []
+    assert updates.fault() == f"The program {digest} could not be used: {FAULT}"
+
+
+def test_a_fault_that_may_pass_is_no_fault_of_the_program(tmp_path: Path, serve: Serve) -> None:
+    """As while the service is upgraded: it serves another one, or none. The order is tried again after a while."""
+    served, digest = serve(RUNS)
+    machine = Machine(tmp_path, served.connection)
+    updates = machine.updates()
+    served.path = "/elsewhere"
+    updates.change(machine.connection, digest)
+    wait_for("it was tried", lambda: served.asked == 1 and not updates.is_preparing(), pause_s=0.01)
+    served.path = PATH
+    updates.change(machine.connection, digest)
+    assert (machine.became, updates.fault(), served.asked) == ([], "", 1)
+    machine.now_s += RETRY_S
+    machine.change(updates, digest)
+    assert (machine.became, served.asked) == ([digest], 2)
+    updates.change(machine.connection, "f" * 12)
+    wait_for("it was tried", lambda: served.asked == 3 and not updates.is_preparing(), pause_s=0.01)
+    assert updates.fault() == ""
 
 
 def test_a_program_from_sources_is_not_changed(tmp_path: Path, serve: Serve) -> None:
     served, digest = serve(RUNS)
     machine = Machine(tmp_path, served.connection)
-    machine.updates("").change(digest)
+    machine.updates("").change(machine.connection, digest)
     assert machine.became == []
     assert Program.own().digest == ""
 
@@ -132,4 +181,14 @@ def test_the_folder_of_a_program_has_its_digest_for_a_name(tmp_path: Path) -> No
     archive = an_archive(tmp_path / "one.pyz", RUNS)
     folder = unpack(archive, tmp_path / "prefix")
     assert (folder.name, (folder / RELEASE).read_text()) == (digest_of(archive), "9.9")
-    shutil.rmtree(folder)
+    inode = folder.stat().st_ino
+    assert unpack(archive, tmp_path / "prefix").stat().st_ino == inode
+
+
+def test_a_program_that_lost_the_content_of_its_files_is_unpacked_anew(tmp_path: Path) -> None:
+    archive = an_archive(tmp_path / "one.pyz", RUNS)
+    folder = unpack(archive, tmp_path / "prefix")
+    (folder / "engines" / "agent" / "__main__.py").write_bytes(b"")
+    unpack(archive, tmp_path / "prefix")
+    assert (folder / "engines" / "agent" / "__main__.py").read_text() == RUNS
+    assert [path.name for path in (tmp_path / "prefix").iterdir()] == [folder.name]

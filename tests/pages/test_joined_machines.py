@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from cluster_app.models import Engine, GpuType, Node
 from cluster_app.services import add_node
+from connections_app.agents.program import program_digest
 from connections_app.models import Agent
 from jobs_app.models import Team
 
@@ -115,3 +116,17 @@ def test_the_page_of_a_server_shows_its_agent_and_what_is_to_be_mended(staff: Us
     assert 'id="server"' not in web(member).get(reverse("node", args=["gpu7"])).content.decode()
     listed = web(staff).get(reverse("admin:connections_app_agent_changelist")).content.decode()
     assert reverse("node", args=["gpu7"]) in listed
+
+
+def test_the_page_cluster_says_for_which_server_the_update_waits(
+    speech: Team, staff: User, stranger: User, web
+) -> None:
+    """The members of its team see its card, without what administrators alone can do."""
+    facts = {"site": True, "join_trusted": True, "trusted": True, "program": "0123456789ab"}
+    machine("gpu7", speech, **facts, update_to=program_digest(), update_at=timezone.now() - timedelta(hours=1))
+    words = "The update of servers waits for"
+    assert words in web(staff).get(reverse("cluster")).content.decode()
+    assert words not in web(stranger).get(reverse("cluster")).content.decode()
+    card = web(stranger).get(reverse("node", args=["gpu7"])).content.decode().partition('id="server"')[2]
+    assert "has neither changed nor said why not" in card
+    assert LINK_OF_REVOKE not in card.partition("</section>")[0]

@@ -12,6 +12,7 @@ from rest_framework.response import Response
 
 from connections_app.agents.join_agent import issue_join_token, revoke_agent
 from connections_app.agents.program import runs_own_program
+from connections_app.agents.updates import update_fault_of
 from connections_app.models import Agent
 from jobs_app.models import Team
 from jobs_app.permissions import NotForJobs, caller, is_administrator
@@ -71,6 +72,9 @@ class AgentAnswer(serializers.ModelSerializer[Agent]):
     up_to_date = serializers.SerializerMethodField(
         help_text="Whether it runs the program that the service serves; null: from sources, or it has not said so."
     )
+    update_fault = serializers.SerializerMethodField(
+        help_text="Why it has not changed to the program of the service; empty: it has, or was not told to."
+    )
     findings = FindingSerializer(
         many=True, read_only=True, help_text="Checks of a server of the site, which its agent repeats every minute."
     )
@@ -100,6 +104,9 @@ class AgentAnswer(serializers.ModelSerializer[Agent]):
 
     def get_up_to_date(self, agent: Agent) -> bool | None:
         return runs_own_program(agent)
+
+    def get_update_fault(self, agent: Agent) -> str:
+        return update_fault_of(agent, timezone.now())
 
     def get_state(self, agent: Agent) -> str:
         return agent.state_at(timezone.now()).value

@@ -20,6 +20,7 @@ from cluster_app.errors import ClusterError
 from cluster_app.models import LOCAL_ENGINE, Engine, GpuType, Node, NodeQuerySet, in_service
 from cluster_app.services import cordon, drain, resume
 from connections_app.agents.join_agent import joined_machines
+from connections_app.agents.updates import held_up_by
 from insight_app.explain.drain_estimate import describe, occupancies
 from insight_app.gpu_occupancy import gpu_counts, gpus_by_node
 from scheduler_app.windows.reading import WindowRow, read_windows
@@ -94,6 +95,7 @@ def cluster(request: SignedInRequest) -> HttpResponse:
         "colours": colours,
         "colour_choices": CHOICES,
         "silent_engines": silent,
+        "update_held_up_by": held_up_by(now) if request.user.is_staff else [],
         "local_engine": LOCAL_ENGINE,
         "machines": joined_machines(request.user, now),
     }

@@ -18,6 +18,7 @@ from cluster_app.lending import hours_of
 from cluster_app.models import Gpu, Node, NodeInterval
 from connections_app.agents.engine import FAULT_KEPT
 from connections_app.agents.program import runs_own_program
+from connections_app.agents.updates import update_fault_of
 from connections_app.models import Agent
 from estimation.node_lifetimes import kaplan_meier
 from insight_app.explain.drain_estimate import occupancies
@@ -75,6 +76,7 @@ def _server(request: SignedInRequest, node: Node, now: datetime) -> dict[str, An
         "server": found,
         "server_state": found.state_at(now),
         "server_is_current": runs_own_program(found),
+        "server_update_fault": update_fault_of(found, now),
         "server_fault_holds": found.fault_at is not None and abs(now - found.fault_at) < FAULT_KEPT,
         "own_release": settings.MOTLEY_VERSION,
     }
