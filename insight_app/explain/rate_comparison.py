@@ -65,15 +65,20 @@ def explain_placement(rows: Sequence[RateComparison]) -> str:
     if len(by_type) == 1:
         return f"It runs on {held.gpu_type.upper()}, the only type in service on which it can."
     if held.gpu_type == rows[0].gpu_type:
-        return f"{of_what}: {speeds}; it runs on {held.gpu_type.upper()}, its fastest type."
+        fastest = "" if _none_known(rows) else ", its fastest type"
+        return f"{of_what}: {speeds}; it runs on {held.gpu_type.upper()}{fastest}."
     return f"{of_what}: {speeds}; it runs on {held.gpu_type.upper()} because {_because(rows, held)}."
 
 
 def _of_what(rows: Sequence[RateComparison]) -> str:
     """What the speeds of the sentence are."""
-    if all(row.rate is None for row in rows):
+    if _none_known(rows):
         return "Speed per GPU by the types' specifications and other workloads, as no rate of its workload is known yet"
     return "Throughput per GPU"
+
+
+def _none_known(rows: Sequence[RateComparison]) -> bool:
+    return all(row.rate is None for row in rows)
 
 
 def explain_measurement(attempt: Attempt | None) -> str:

@@ -121,7 +121,8 @@ CURLS = {
 def test_what_was_not_fetched_whole_is_not_run_and_leaves_no_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, curl: str
 ) -> None:
-    for name, text in (("ssh", 'for line; do :; done; exec setsid -w sh -c "$line"'), ("curl", curl)):
+    ssh = 'for line; do :; done; exec env --default-signal=HUP setsid -w sh -c "$line"'  # below nohup it is ignored
+    for name, text in (("ssh", ssh), ("curl", curl)):
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")

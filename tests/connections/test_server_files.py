@@ -7,7 +7,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from time import monotonic
@@ -37,7 +37,8 @@ class Wire:
         self.agent = AgentsEnd(self)
 
     def to_service(self, data: bytes | None) -> None:
-        self._loop.call_soon_threadsafe(self._to_service.put_nowait, data)
+        with suppress(RuntimeError):  # the loop is closed: nobody reads any more
+            self._loop.call_soon_threadsafe(self._to_service.put_nowait, data)
 
     def from_service(self) -> bytes | None:
         return self._to_agent.get(timeout=60)

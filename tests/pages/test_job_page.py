@@ -182,7 +182,7 @@ def test_a_job_without_steps_is_told_no_fastest_type(submit: Callable[..., Job],
     job = submit(command="echo hi")
     decide()
     shown = read(job, "why")
-    assert "its throughput is not known" in shown
+    assert "No steps/s of this job or its workload are known" in shown
     assert "fastest" not in shown
 
 
