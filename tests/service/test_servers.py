@@ -165,7 +165,7 @@ def test_nothing_is_written_on_a_machine_that_does_not_do(cluster: Cluster, serv
         assert not agent.program.parent.exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.thorough)])
 def test_a_gang_outlives_the_agent_of_one_server(cluster: Cluster, ledger: Path, number: int) -> None:
     """As when it crashes, or is restarted by systemd."""
     training = Training(cluster, ledger, servers=2)
