@@ -640,26 +640,9 @@ class Server(TypedDict):
     revoked_at: str | None
 
 
-class NewServer(TypedDict):
+class NewServer(Server):
     """A machine that may join now."""
 
-    name: str
-    trusted: bool
-    site: bool
-    team: str | None
-    state: str
-    created_at: str
-    join_expires_at: str
-    joined_at: str | None
-    heard_at: str | None
-    release: str
-    python: str
-    up_to_date: bool | None
-    update_fault: str
-    checked_at: str | None
-    findings: list[Finding]
-    left_at: str | None
-    revoked_at: str | None
     token: str
     """The join token, shown this once."""
 
