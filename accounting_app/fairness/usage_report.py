@@ -40,7 +40,7 @@ class Usage:
     @property
     def energy_kwh(self) -> float | None:
         """None: not known."""
-        return None if (watt_hours := self.energy.watt_hours) is None else watt_hours / 1000
+        return self.energy.kilowatt_hours
 
     @property
     def energy_source(self) -> EnergySource:

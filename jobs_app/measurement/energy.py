@@ -92,13 +92,18 @@ class Energy:
         """Energy in watt-hours; None if nothing is known."""
         return None if self.source is EnergySource.UNKNOWN else self.joules / 3600
 
+    @property
+    def kilowatt_hours(self) -> float | None:
+        """None: not known."""
+        return None if self.watt_hours is None else self.watt_hours / 1000
+
 
 def co2_g_of(energy: Energy) -> float | None:
     """Emissions in g of CO2; None: the energy is not known, or no carbon intensity is configured."""
     intensity: float = settings.MOTLEY_CO2_G_PER_KWH
-    if not intensity or energy.watt_hours is None:
+    if not intensity or energy.kilowatt_hours is None:
         return None
-    return energy.watt_hours / 1000 * intensity
+    return energy.kilowatt_hours * intensity
 
 
 def energy_of_ended(attempts: Iterable[Attempt]) -> Energy:
