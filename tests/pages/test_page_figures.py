@@ -216,7 +216,7 @@ def test_speeds_without_a_known_rate_say_by_what_types_are_compared():
     assumed = [rate | {"rate": None, "source": "assumed"} for rate in RATES]
     words = explain_placement(compare_rates(assumed, current="a100", prices={}))
     assert words.startswith("Speed per GPU by the types' specifications and other workloads, as no rate")
-    assert words.endswith("A100 2.9x, V100 1x; it runs on A100, its fastest type.")
+    assert words.endswith("A100 2.9x, V100 1x; it runs on A100.")  # which type is its fastest is not known either
 
 
 def test_nothing_is_said_of_a_job_that_no_round_considered():
