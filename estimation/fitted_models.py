@@ -74,7 +74,7 @@ def models_of(knowledge: Knowledge, fits: Fits) -> Models:
         if seen.usable:
             passes = passes_for(batch, gpus, limits)
             by_type[j].append(Timed(nodes, gpus, batch / gpus / (passes + 1), passes, rounded(1 / seen.rate)))
-    enough = {j: tuple(timed) for j, timed in by_type.items() if _tells_enough(timed)}
+    enough = {j: tuple(timed) for j, timed in by_type.items() if limits or _tells_enough(timed)}
     return {j: model for j, timed in enough.items() if (model := fits.of(timed))}
 
 

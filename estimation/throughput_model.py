@@ -34,6 +34,9 @@ NOTHING = 1e-8
 """Seconds: what is not there, and yet has a logarithm."""
 SPANNING_COSTS_MORE = 1.1
 """Nodes were never spanned: averaging over them is taken to be so many times as slow as within one."""
+MOST_AVERAGING = 0.5
+"""Part of a step that averaging over the fewest GPUs takes at most, until a step without averaging was timed: else a
+fit may put all of the step there, and none into computing."""
 MOST_OVERLAP = 10.0
 SMOOTHING = 1e-4
 """Of a step's time: the root of a mean square has a kink where the fit is exact, which is rounded off so far below."""
@@ -118,7 +121,8 @@ def fit(timings: Timings) -> ThroughputModel:
         + 10^{-2} \left((\beta_n / \alpha_n)^2 + (\beta_r / \alpha_r)^2\right)
 
     What no timing can tell is held fixed: half of a step does not depend on the batch until two batches are known, and
-    no time goes into averaging until several GPUs are. The published code stops where the loss changes by less than
+    no time goes into averaging until several GPUs are; or bounded: until a step without averaging was timed, averaging
+    takes half of one at most. The published code stops where the loss changes by less than
     1e-5, at a point that depends on the processor's rounding; this is the minimum itself.
     """
     seen, box = _Logarithms.of(timings), Box(*_bounds(timings), _scale(timings))
@@ -147,6 +151,8 @@ def _bounds(timings: Timings) -> tuple[Floats, Floats]:
         upper[[4, 5]] = NOTHING
     if not (timings.gpus > 2).any():
         upper[[3, 5]] = NOTHING
+    if not np.isfinite(timings.compute_s).any():
+        upper[[2, 4]] = np.minimum(upper[[2, 4]], MOST_AVERAGING * float(timings.step_s.min()))
     return lower, upper
 
 

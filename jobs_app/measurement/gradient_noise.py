@@ -4,10 +4,8 @@ from collections.abc import Iterable
 from typing import NamedTuple, Self
 
 from database.bulk_update import rewrite
+from estimation.fading_means import FadingNoise
 from jobs_app.models import GradientNoise
-
-MOST_REPORTS = 20
-"""Window of the fading mean: the noise grows during training, so old reports must lose weight."""
 
 
 class Gradients(NamedTuple):
@@ -43,7 +41,5 @@ def learn_noise(news: Iterable[Gradients]) -> None:
 
 
 def _merge(known: GradientNoise, one: Gradients) -> None:
-    share = 1 / (min(known.reports, MOST_REPORTS) + 1)
-    known.grad_sqr += share * (one.sqr - known.grad_sqr)
-    known.sample_var += share * (one.sample_var - known.sample_var)
-    known.reports += 1
+    before = FadingNoise(known.grad_sqr, known.sample_var, known.reports)
+    known.grad_sqr, known.sample_var, known.reports = before.with_reports(one.sqr, one.sample_var)

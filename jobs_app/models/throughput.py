@@ -1,17 +1,16 @@
 """Throughput and gradient noise measured from running jobs, shared by the jobs of a workload."""
 
-from math import log, sqrt
+from math import log
 
 from django.db import models
 from django.db.models import Q
 
 from cluster_app.models import GpuType
+from estimation.fading_means import FadingRate
 from jobs_app.models.team import Team
 
-MOST_REPORTS = 200
-"""Window of the fading mean of a rate: older reports lose weight, so that a changed program shows."""
 MOST_RUNS = 20
-"""The same for the difference between runs."""
+"""Window of the mean difference between runs: older ones lose weight, so that a changed program shows."""
 
 
 class MeasuredRate(models.Model):
@@ -39,12 +38,8 @@ class MeasuredRate(models.Model):
 
     def add(self, *, rate: float, reports: int) -> None:
         """Update mean and standard deviation with a new rate, weighted by the reports behind it; nothing is saved."""
-        old = min(self.reports, MOST_REPORTS)
-        share = reports / (old + reports)
-        delta = rate - self.steps_per_second
-        variance = (1 - share) * (self.spread**2 + share * delta**2) if old else 0.0
-        self.steps_per_second += share * delta
-        self.spread, self.reports = sqrt(variance), self.reports + reports
+        before = FadingRate(self.steps_per_second, self.spread, self.reports)
+        self.steps_per_second, self.spread, self.reports = before.with_reports(rate, reports)
 
     def add_run(self, *, rate: float, before: float | None) -> None:
         """Count an attempt with its rate so far, in place of what it was `before`; nothing is saved."""

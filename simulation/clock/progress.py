@@ -22,6 +22,9 @@ class Work(Protocol):
     def most_replicas(self, rows: Ints) -> Floats:
         """Most replicas (m,) with which jobs of the kind ever ran; inf where there is no limit."""
 
+    def told_restart_s(self, rows: Ints) -> Floats:
+        """Seconds (m,) that policies take a restart for."""
+
     def start(self, rows: Ints, configurations: Ints) -> None:
         """Start or restart these jobs in these configurations."""
 
@@ -54,6 +57,9 @@ class FixedRates:
 
     def most_replicas(self, rows: Ints) -> Floats:
         return np.full(len(rows), np.inf)
+
+    def told_restart_s(self, rows: Ints) -> Floats:
+        return self.jobs.told_restart_s[rows]
 
     def fastest(self) -> FastestCourse:
         return FastestCourse.of_constant(self.jobs.rate, self.jobs.steps)

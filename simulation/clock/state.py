@@ -116,7 +116,7 @@ class State:
             "isolated_s": self.isolated_s[rows],
             "received_s": self.received_s[rows],
             "held": self.held[rows],
-            "restart_s": jobs.told_restart_s[rows],
+            "restart_s": self.work.told_restart_s(rows),
             "restarts": self.restarts[rows],
             "most_replicas": self.work.most_replicas(rows),
             "gpus_per_replica": jobs.gpus_per_replica[jobs.kind[rows]],

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import isfinite
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,11 +23,9 @@ from simulation.workloads.pipelines import PipelineTimes
 from simulation.workloads.rate_sources import InvalidTable
 from simulation.workloads.recorded_runs import StepTimes
 
-OWN, SHARED, SERVICE = KNOWLEDGE = ("own", "shared", "service")
-"""Of a job's speed: from its own steps, as in Sia's simulator; from all of its application's; and what a service knows.
-
-To that belong the limits of a batch, and how long a restart really takes.
-"""
+OWN, SHARED, INFORMED = ("own", "shared", "informed")
+"""Of a job's speed: from its own steps, as in Sia's simulator; from those of all jobs of its application; and, besides,
+the limits of a batch and how long a restart really takes."""
 
 DUST = 1e-6
 """Of a step: an epoch's end is not missed by rounding."""
@@ -57,14 +56,30 @@ class _Job:
         self.own_noise = noise
 
 
+class TimedStep(NamedTuple):
+    """A step that runs now: its batch in samples, passes included; samples of a replica at once; times; and noise."""
+
+    batch: int
+    local: int
+    passes: int
+    step_s: float
+    averaging_s: float
+    noise: GradientNoise
+
+    @property
+    def iteration_s(self) -> float:
+        """Seconds of all its passes, of which the last averages."""
+        return self.step_s + self.passes * (self.step_s - self.averaging_s)
+
+
 @dataclass(eq=False)
 class Training:
     """The work of recorded applications on one cluster.
 
     Elastic jobs are believed what the models fitted to their own steps say, or, unless knowledge is `own`, to those of
-    all jobs of their application; a `service` also knows between what limits a batch may be, where otherwise estimates
-    go up to the one that was submitted. Of a job that cannot be changed the mean rate is known. Steps are those of the
-    initial batch where the batch is tuned, else the job's own.
+    all jobs of their application; if it is `informed`, it is also known between what limits a batch may be, where
+    otherwise estimates go up to the one that was submitted. Of a job that cannot be changed the mean rate is known.
+    Steps are those of the initial batch where the batch is tuned, else the job's own.
     """
 
     jobs: Jobs
@@ -124,7 +139,7 @@ class Training:
 
     def _told(self, program: Program) -> Program:
         """What estimates may know of it."""
-        unlimited = self.knowledge == SERVICE and program.tuned
+        unlimited = self.knowledge == INFORMED and program.tuned
         return program._replace(batch=None) if unlimited else program
 
     def most_replicas(self, rows: Ints) -> Floats:
@@ -133,6 +148,9 @@ class Training:
     def _grows(self, i: int) -> bool:
         """Whether the job is to be tried on few GPUs before it gets many: not if its owner set the batch."""
         return self._elastic[i] and self._jobs[i].program.tuned
+
+    def told_restart_s(self, rows: Ints) -> Floats:
+        return self.jobs.told_restart_s[rows]
 
     def start(self, rows: Ints, configurations: Ints) -> None:
         for i, k in zip(rows.tolist(), configurations.tolist(), strict=True):
@@ -198,38 +216,47 @@ class Training:
         return steps, busy_s
 
     def _run(self, i: int, k: int, left: float, seconds: float) -> tuple[float, float]:
-        """Run from epoch to epoch until the job is done or the time is up; the batch is set anew after each."""
+        """Run from epoch to epoch until the job is done or the time is up."""
         job, gpu_type, placement = self._jobs[i], self._types[k], self.jobs.placements[k]
         ends, total = job.application.ends, float(self.jobs.steps[i])
         whole = float(ends[-1])
         progress = whole * (1 - left / total)
         epoch, spent_s = int(np.searchsorted(ends, progress + DUST, side="right")), 0.0
         while spent_s < seconds and epoch < len(ends):
-            rate, end = self._goodput(job, gpu_type, placement, epoch), float(ends[epoch])
+            step = self._step(job, gpu_type, placement, epoch)
+            rate, end, begun_s = _goodput(job.application, step), float(ends[epoch]), spent_s
             if progress + rate * (seconds - spent_s) < end:
                 progress, spent_s = progress + rate * (seconds - spent_s), seconds
             else:
                 spent_s += round((end - progress) / rate)
                 progress, epoch = end, epoch + 1
-            self._set_batch(i, k)
+            self._note(i, k, step, spent_s - begun_s)
+            self._next_batch(i, k)
         if epoch == len(ends):
             return left, spent_s
         return left - total * (1 - progress / whole), spent_s
 
-    def _goodput(self, job: _Job, gpu_type: str, placement: Placement, epoch: int) -> float:
-        """Steps of the initial batch per second now; the step that is timed, and its noise, are noted."""
-        application, times = job.application, job.application.times(gpu_type)
-        step_s, averaging_s = times.at(placement, job.local)
+    def _step(self, job: _Job, gpu_type: str, placement: Placement, epoch: int) -> TimedStep:
+        """A step with the batch that the job runs with."""
+        step_s, averaging_s = job.application.times(gpu_type).at(placement, job.local)
         if not isfinite(step_s):
             raise InvalidTable(
-                f"{application.name} was not recorded with {job.local} samples on {placement} {gpu_type}"
+                f"{job.application.name} was not recorded with {job.local} samples on {placement} {gpu_type}"
             )
-        replicas = _replicas_on(application, gpu_type, placement)
-        batch = replicas * job.local * (job.passes + 1)
-        noise = application.epochs.noise(batch, epoch)
-        job.note_noise(noise)
-        job.seen.note(gpu_type, (len(placement), replicas), job.local, step_s, averaging_s)
-        return _steps_per_second(application, noise, batch, step_s + job.passes * (step_s - averaging_s))
+        batch = _replicas_on(job.application, gpu_type, placement) * job.local * (job.passes + 1)
+        noise = job.application.epochs.noise(batch, epoch)
+        return TimedStep(batch, job.local, job.passes, step_s, averaging_s, noise)
+
+    def _note(self, i: int, k: int, step: TimedStep, seconds: float) -> None:
+        """Learn from a step, which the job repeated for so many seconds."""
+        job, gpu_type, placement = self._jobs[i], self._types[k], self.jobs.placements[k]
+        job.note_noise(step.noise)
+        size = len(placement), _replicas_on(job.application, gpu_type, placement)
+        job.seen.note(gpu_type, size, step.local, step.step_s, step.averaging_s)
+
+    def _next_batch(self, i: int, k: int) -> None:
+        """The batch is set anew after each epoch and round."""
+        self._set_batch(i, k)
 
     def _set_batch(self, i: int, k: int) -> None:
         self._jobs[i].local, self._jobs[i].passes = self.batch_for(i, k)
@@ -271,10 +298,11 @@ def _replicas_on(application: Application, gpu_type: str, placement: Placement) 
     return sum(placement) // application.gpus_per_replica.get(gpu_type, 1)
 
 
-def _steps_per_second(application: Application, noise: GradientNoise, batch: int, iteration_s: float) -> float:
-    scale = batch / application.epochs.batches[0]
+def _goodput(application: Application, step: TimedStep) -> float:
+    """Steps of the initial batch per second."""
+    scale, noise = step.batch / application.epochs.batches[0], step.noise
     worth = (noise.var + noise.sqr) / (noise.var / scale + noise.sqr)
-    return float(worth / iteration_s / application.course.slowdown)
+    return float(worth / step.iteration_s / application.course.slowdown)
 
 
 def _fitting(local: int, passes: int, times: StepTimes | PipelineTimes, limits: BatchLimits, gpus: int) -> int:

@@ -16,8 +16,9 @@ from simulation.clock.maintenance import Maintenance, MaintenanceWindow
 from simulation.clock.node_failures import NodeFailures
 from simulation.clock.progress import FixedRates
 from simulation.clock.round_rules import RoundRules
+from simulation.clock.service_training import SERVICE, ServiceTraining
 from simulation.clock.state import State
-from simulation.clock.training import KNOWLEDGE, OWN, SERVICE, Training
+from simulation.clock.training import INFORMED, OWN, SHARED, Training
 from simulation.cluster import Cluster
 from simulation.rules.cpu_shares import CpuRule, CpuShares
 from simulation.rules.gavel import GavelRules
@@ -41,6 +42,7 @@ from simulation.workloads.rate_sources import (
 from simulation.workloads.rates_file import GivenRates, read_rates
 from simulation.workloads.wrong_estimates import RIGHT, WrongEstimates
 
+KNOWLEDGE = (OWN, SHARED, INFORMED, SERVICE)
 GAVEL_SHUFFLE_SEED = 5
 """Offset that Gavel adds to the seed of a run for the order of its GPU types."""
 
@@ -263,9 +265,10 @@ def begin(
         _refuse_unknown("knowledge", knowledge, KNOWLEDGE)
         if wrong.rate:
             raise InvalidSetting("--rate-error cannot be used with --profiles: rates of its applications are learnt")
-        trace = wrong.declared(truth.completed(trace, restarts_known=knowledge == SERVICE))
+        trace = wrong.declared(truth.completed(trace, restarts_known=knowledge == INFORMED))
         jobs = Jobs.of(trace.jobs, cluster, truth, mixed_gangs=mixed_gangs)
-        return State.before(jobs, cluster, paid, Training(jobs, cluster, truth, knowledge))
+        training = ServiceTraining if knowledge == SERVICE else Training
+        return State.before(jobs, cluster, paid, training(jobs, cluster, truth, knowledge))
     beside = truth.rate_beside if packed and isinstance(truth, RateTable) else None
     jobs = Jobs.of(
         wrong.declared(trace).jobs,

@@ -43,6 +43,9 @@ COURSES = {
 }
 """The values of Sia's simulator."""
 
+RECORDED_ON = {"aws": "t4", "dgx-ext": "a100", "rtx": "rtx2080ti"}
+"""GPUs of the machines on which the applications were recorded."""
+
 MOST_PER_GPU = {("deepspeech2", "rtx"): 57}
 """Types whose memory holds less than the largest batch of the table."""
 
