@@ -25,14 +25,14 @@ SEEDS = "0-4"
 ROWS = {
     "`sia`, as published": ("sia:rounded=true,gap=0.0001", "own"),
     "… models shared by jobs of an application": ("sia", "shared"),
-    "… and its limits and restarts known": ("sia", "service"),
-    "**`motley`**": ("motley", "service"),
-    "… growing at most twofold at once": ("motley:scale_up=2", "service"),
+    "… and its limits and restarts known": ("sia", "informed"),
+    "**`motley`**": ("motley", "informed"),
+    "… growing at most twofold at once": ("motley:scale_up=2", "informed"),
     "… each job's own models only": ("motley:scale_up=2", "own"),
-    "… all jobs count alike": ("motley:short_first=0", "service"),
-    "… a first run counts as any": ("motley:first_run=0", "service"),
-    "… a change gains one restart": ("motley:repaid=1", "service"),
-    "… to begin is worth nothing in itself": ("motley:begin=0", "service"),
+    "… all jobs count alike": ("motley:short_first=0", "informed"),
+    "… a first run counts as any": ("motley:first_run=0", "informed"),
+    "… a change gains one restart": ("motley:repaid=1", "informed"),
+    "… to begin is worth nothing in itself": ("motley:begin=0", "informed"),
 }
 """Policy, and what it knows."""
 

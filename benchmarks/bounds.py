@@ -59,7 +59,7 @@ def workloads(seeds: Sequence[int]) -> dict[str, Workload]:
 
 def _sia() -> Scenario:
     profiles = reference() / "sia" / "apps"
-    return Scenario(format_name="sia", cluster=SIA_CLUSTER, profiles=profiles, knowledge="service", round_s=60)
+    return Scenario(format_name="sia", cluster=SIA_CLUSTER, profiles=profiles, knowledge="informed", round_s=60)
 
 
 def _gavel() -> Scenario:

@@ -29,7 +29,7 @@ FIGURES = ("avg_jct_h", "median_jct_h", "p99_jct_h", "makespan_h", "restarts_per
 
 def scenario(cluster: str = CLUSTER) -> Scenario:
     profiles = REFERENCE / "apps"
-    return Scenario(format_name="sia", cluster=cluster, profiles=profiles, knowledge="service", round_s=60)
+    return Scenario(format_name="sia", cluster=cluster, profiles=profiles, knowledge="informed", round_s=60)
 
 
 def as_it_is(_: TraceRun) -> None:

@@ -29,7 +29,7 @@ COMMANDS = {
     "gavel, 96 jobs, max_min_fairness": (f"{GAVELS} --cluster v100=8,p100=16,k80=24 --policy max_min_fairness", 1),
     "sia, Philly 1, sia": (f"{SIAS} --cluster aws=6x4,dgx-ext=2x8,rtx=3x8 --policy sia", 15),
     "sia, Philly 1, motley": (
-        f"{SIAS} --cluster aws=6x4,dgx-ext=2x8,rtx=3x8 --policy motley --knowledge service",
+        f"{SIAS} --cluster aws=6x4,dgx-ext=2x8,rtx=3x8 --policy motley --knowledge informed",
         15,
     ),
     "philly, 82,247 jobs, srtf": (f"{PHILLYS} --policy srtf", 180),

@@ -18,7 +18,16 @@ from typing import NamedTuple
 import numpy as np
 
 from estimation.fitted_models import Fits, models_of, most_alike, passes_for, rounded
-from estimation.goodput import NO_NOISE, Batches, BatchLimits, GradientNoise, best_batches, gain
+from estimation.goodput import (
+    NO_NOISE,
+    BatchChoice,
+    Batches,
+    BatchLimits,
+    GradientNoise,
+    batch_choices,
+    best_batches,
+    gain,
+)
 from estimation.profile import GpuSpec, Knowledge
 from estimation.scaling import Leads, Machines, Point, Points, Source, points_of, scaling_law
 from estimation.throughput_model import ThroughputModel
@@ -40,6 +49,16 @@ class Tuned(NamedTuple):
     """In how many passes more than one each GPU does its part."""
     gain: Floats
     """How many steps of the initial batch a step is worth."""
+    limits: BatchLimits
+    model: Floats
+    """Parameters (7, K) of the throughput model of each configuration; 0: none is fitted."""
+
+    def choices(self, k: int, *, nodes: int, gpus: int) -> list[BatchChoice]:
+        """Batches of configuration k among which a running job may choose; none without a model."""
+        if not self.model[:, k].any():
+            return []
+        model = ThroughputModel(*self.model[:, k].tolist())
+        return batch_choices(model.throughput, self.limits, nodes=nodes, gpus=gpus)
 
 
 def tuned_rates(machines: Machines, knowledge: Knowledge, fits: Fits) -> Tuned:
@@ -91,16 +110,22 @@ def _tuned(
     table, on = np.array(usage, dtype=np.int64).reshape(len(specs), len(nodes)), np.array(nodes, dtype=np.int64)
     K = len(nodes)
     rate, batch, passes = np.full(K, np.inf), np.zeros(K, dtype=np.int64), np.zeros(K, dtype=np.int64)
-    found = Tuned(rate, np.zeros(K, dtype=np.int64), batch, passes, np.ones(K))
+    model = np.zeros((len(ThroughputModel._fields), K))
+    found = Tuned(rate, np.zeros(K, dtype=np.int64), batch, passes, np.ones(K), case.limits, model)
     for j in range(len(specs)):
         columns = np.flatnonzero(table[j])
         of_type = _of_type(Machines(specs, table[:, columns], on[columns]), case, j)
         slower = of_type.rate < rate[columns]  # a mixed gang waits for its slowest GPU
-        for whole, part in zip(found, of_type, strict=True):
-            whole[columns[slower]] = part[slower]
-    for array in found:
+        for whole, part in zip(_arrays(found), _arrays(of_type), strict=True):
+            whole[..., columns[slower]] = part[..., slower]
+    for array in _arrays(found):
         array.flags.writeable = False  # it is shared
     return found
+
+
+def _arrays(tuned: Tuned) -> tuple[Floats | Ints, ...]:
+    """Its columns, by configuration along the last axis."""
+    return tuned.rate, tuned.source, tuned.batch, tuned.passes, tuned.gain, tuned.model
 
 
 def _of_type(machines: Machines, case: _Case, j: int) -> Tuned:
@@ -121,7 +146,9 @@ def _of_type(machines: Machines, case: _Case, j: int) -> Tuned:
     rate = np.where(best.goodput > 0, steps * worth, 0)
     declared = leads.exact & (best.total(gpus) == limits.initial) & _declared(case)[leads.point]
     source = np.where(declared, Source.DECLARED, _source_elsewhere(model, case))
-    return Tuned(rate, source, best.total(gpus), best.passes, worth)
+    parameters = np.zeros(len(ThroughputModel._fields)) if model is None else np.array(model)
+    by_column = np.tile(parameters[:, None], len(gpus))
+    return Tuned(rate, source, best.total(gpus), best.passes, worth, limits, by_column)
 
 
 def _source_elsewhere(model: ThroughputModel | None, case: _Case) -> Source:

@@ -18,7 +18,7 @@ References
    2.2 and 3.1 (efficiency, goodput), 4.1 (the choice of the batch).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -69,6 +69,14 @@ class Batches(NamedTuple):
         return samples
 
 
+class BatchChoice(NamedTuple):
+    """A batch of one configuration: samples of a step, passes before the last, and the samples/s expected of it."""
+
+    batch: int
+    passes: int
+    samples_per_s: float
+
+
 def gain(noise: GradientNoise, scale: Floats) -> Floats:
     """How many steps of the initial batch a step of `scale` times as many samples is worth."""
     denominator = noise.var / scale + noise.sqr
@@ -96,6 +104,25 @@ def best_batches(
     goodput = goodput_of(throughput, limits, noise, local, passes, nodes=nodes, gpus=gpus)
     best = goodput.argmax(axis=0), np.arange(goodput.shape[1])
     return Batches(local[best], passes[best], goodput[best])
+
+
+def batch_choices(throughput: Throughput, limits: BatchLimits, *, nodes: int, gpus: int) -> list[BatchChoice]:
+    """The batches among which `best_batches` chooses in one configuration, in rising order."""
+    on, k = np.array([nodes]), np.array([gpus])
+    least = max(limits.initial, limits.least_per_gpu * gpus)
+    sizes = np.geomspace(least, max(limits.most, least), CANDIDATES)
+    local, passes = divided(sizes, limits, k)
+    total = gpus * local * (passes + 1)
+    fits = (local >= limits.least_per_gpu) & (local <= limits.most_per_gpu) & (total <= limits.most)
+    speed = throughput(on, k, local, passes)
+    rows = zip(total[fits].tolist(), passes[fits].tolist(), speed[fits].tolist(), strict=True)
+    return sorted({(batch, passes): BatchChoice(batch, passes, rate) for batch, passes, rate in rows}.values())
+
+
+def best_choice(choices: Sequence[BatchChoice], noise: GradientNoise, initial: int) -> BatchChoice:
+    """The choice of most goodput."""
+    speed, batch = (np.array([getattr(one, name) for one in choices], float) for name in ("samples_per_s", "batch"))
+    return choices[int((speed * efficiency(noise, batch / initial)).argmax())]
 
 
 def goodput_of(

@@ -84,6 +84,8 @@ class InReplicas:
             batch=self.spread(tuned.batch),
             passes=self.spread(tuned.passes),
             gain=self.spread(tuned.gain),
+            limits=tuned.limits,
+            model=self.spread(tuned.model),
         )
 
 

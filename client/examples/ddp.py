@@ -77,6 +77,7 @@ def main(options: argparse.Namespace) -> int:
                 progress(step, loss=mean, **tuned.report())
                 log(step, mean)
             say(rank, f"step {step} loss {mean:.12f}")
+            share = tuned.next_share(share)  # a tuned batch follows the noise of the gradient
         if rank == 0 and next_checkpoint() <= 0:
             try_to_save(checkpoint, lambda file: torch.save(state(), file))
 

@@ -1,4 +1,4 @@
-r"""Tuned batches: how one is shared among GPUs, what its gradient noise is, and which learning rate suits it.
+r"""Tuned batches: how one is shared among GPUs, its gradient noise, the batch of most goodput, and the learning rate.
 
 Standard library only. Of n gradients of equal parts of a batch, with the mean of their squared norms s and the squared
 norm of their mean q, unbiased estimates of the variance of a batch's gradient and of the squared norm of the true
@@ -7,14 +7,21 @@ gradient are
 .. math::
     v = \frac{s - q}{n - 1}, \qquad g = q - v
 
+Of batches of M samples with throughput X(M) that one is the best which maximises goodput, with V the variance of the
+gradient of one sample,
+
+.. math::
+    \frac{X(M)}{V + g M}
+
 References
 ----------
 .. [1] McCandlish et al., 2018, "An Empirical Model of Large-Batch Training", appendix A.1 (the estimates).
 .. [2] Johnson et al., 2020, "AdaScale SGD: A User-Friendly Algorithm for Distributed Training", section 3 (the gain).
 """
 
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import isfinite, sqrt
 from typing import Any, NamedTuple
 
@@ -23,6 +30,8 @@ from motley_client.training import TrainingError, batch_size, micro_batches
 LR_SCALINGS = ("adascale", "sqrt", "linear", "none")
 LEAST_MEASUREMENTS = 5
 """Before these the noise is not told: the first estimates may be far off."""
+LEAST_GAIN = 1.05
+"""Another batch must promise so many times the goodput of the present one: the estimates are no better than that."""
 
 
 class BatchShare(NamedTuple):
@@ -42,6 +51,38 @@ def share_batch(default: int, ranks: int) -> BatchShare:
             "choose a batch_size that every number of GPUs of the job divides, or allow it fewer numbers of GPUs."
         )
     return BatchShare(total, parts, total // (ranks * parts))
+
+
+class BatchChoice(NamedTuple):
+    """A batch that the GPUs can work off: samples of a step, micro-batches of a rank, and samples/s expected of it."""
+
+    total: int
+    micro_batches: int
+    samples_per_s: float
+
+
+def batch_choices(ranks: int) -> list[BatchChoice]:
+    """Batches among which the job may choose while it runs, that so many ranks can share; none if Motley tells none."""
+    told = json.loads(os.environ.get("MOTLEY_BATCH_CHOICES") or "[]")
+    choices = (BatchChoice(int(total), int(parts), float(rate)) for total, parts, rate in told)
+    return [one for one in choices if one.total % (ranks * one.micro_batches) == 0]
+
+
+def best_share(share: BatchShare, choices: Iterable[BatchChoice], noise: "GradientNoise") -> BatchShare:
+    """The share of most goodput, by the noise of batches of the present share; that itself if none is much better."""
+    by_total = {one.total: one for one in choices}
+    if share.total not in by_total:
+        return share
+    sample_var, ranks = noise.var * share.total, share.total // (share.micro_batches * share.samples)
+
+    def goodput(choice: BatchChoice) -> float:
+        below = sample_var + noise.sqr * choice.total
+        return choice.samples_per_s / below if below > 0 else choice.samples_per_s / choice.total
+
+    best = max(by_total.values(), key=goodput)
+    if goodput(best) < LEAST_GAIN * goodput(by_total[share.total]):
+        return share
+    return BatchShare(best.total, best.micro_batches, best.total // (ranks * best.micro_batches))
 
 
 def batch_is_tuned() -> bool:
@@ -94,6 +135,10 @@ class SmoothedNoise:
             return None
         weight = 1 - self.smoothing**self.measurements
         return GradientNoise(max(float(self._sqr) / weight, 0.0), max(float(self._var) / weight, 0.0))
+
+    def scale_variance(self, factor: float) -> None:
+        """Multiply the variance, as of batches of another size from here on."""
+        self._var = self._var * factor
 
     def state_dict(self) -> dict[str, float]:
         return {"measurements": self.measurements, "sqr": float(self._sqr), "var": float(self._var)}

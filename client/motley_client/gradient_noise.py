@@ -5,6 +5,7 @@ tuned = TunedTraining(model.parameters(), [optimizer], batch=share.total, initia
 optimizer.step()
 tuned.step_done()                                  # on every rank, once a step
 progress(step, loss=loss, **tuned.report())        # on rank 0
+share = tuned.next_share(share)                    # now and then, on every rank: the batch of the next steps
 """
 
 import warnings
@@ -17,9 +18,12 @@ from torch import Tensor
 
 from motley_client.batch_scaling import (
     LEAST_MEASUREMENTS,
+    BatchShare,
     GradientNoise,
     SmoothedNoise,
+    batch_choices,
     batch_is_tuned,
+    best_share,
     learning_rate_factor,
     noise_of_parts,
 )
@@ -75,10 +79,23 @@ class GradientNoiseMeter:
             self._listen()
         return measured
 
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return self._parameters[0].device if self._parameters else torch.device("cpu")
+
     def close(self) -> None:
         """Measure no more until the next step that is due."""
         self._ignore()
         self._before = None
+
+    def change_batch(self, *, passes_times: float, batch_times: float) -> None:
+        """Go on with so many times the backward passes and the samples of a step; between steps, on every rank."""
+        self.close()
+        self._passes = round(self._passes * passes_times)
+        self.noise.scale_variance(1 / batch_times)
+        self._forget()
+        self._listen()
 
     def _listen(self) -> None:
         """Listen to gradients of the next step: on all ranks or none, for they add up what they found."""
@@ -197,6 +214,27 @@ class TunedTraining:
         """As smoothed so far; waits for the GPU."""
         return self.meter.noise.value if self.meter else None
 
+    def next_share(self, share: BatchShare) -> BatchShare:
+        """The batch of the next steps, of most goodput by the noise so far; call it between steps, on every rank.
+
+        The present one where Motley does not tune the batch, or none is much better. The first rank decides for all.
+        """
+        chosen = self._chosen(share)
+        if self.meter and chosen != share:
+            times = chosen.total / share.total
+            self.meter.change_batch(passes_times=chosen.micro_batches / share.micro_batches, batch_times=times)
+            self.batch = chosen.total
+            self._scale()
+        return chosen
+
+    def _chosen(self, share: BatchShare) -> BatchShare:
+        choices = batch_choices(_ranks())
+        if self.meter is None or not choices:
+            return share
+        noise = self.noise
+        best = best_share(share, choices, noise) if noise else share
+        return BatchShare(*_of_first_rank(best, self.meter.device))
+
     def step_done(self) -> None:
         """Note the end of a step, after `optimizer.step()`, on every rank: all of them then have one learning rate."""
         if self.meter and self.meter.step_done() and self.lr_scaling == "adascale":
@@ -234,7 +272,7 @@ def _multiply_learning_rate(optimizer: torch.optim.Optimizer, tuned: TunedTraini
         for group, rate in zip(optimizer.param_groups, own, strict=True):
             group["lr"] = rate
 
-    if tuned.lr_scaling != "none" and tuned.batch != tuned.initial:
+    if tuned.lr_scaling != "none" and (tuned.batch != tuned.initial or batch_choices(_ranks())):
         optimizer.register_step_pre_hook(before)
         optimizer.register_step_post_hook(after)
 
@@ -259,6 +297,15 @@ def _norm(tensor: Tensor) -> Tensor:
 
 def _sqr(norms: Sequence[Tensor]) -> Tensor:
     return torch.stack([norm.float().to(norms[0].device) for norm in norms]).square().sum()
+
+
+def _of_first_rank(numbers: Sequence[int], device: torch.device) -> list[int]:
+    """What the first rank has: floats of the ranks may differ in their last bits, and decisions must not."""
+    if _ranks() == 1:
+        return [*numbers]
+    told = torch.tensor(numbers, device=device)
+    dist.broadcast(told, 0)
+    return [int(number) for number in told.tolist()]
 
 
 def _ranks() -> int:

@@ -105,6 +105,9 @@ class Attempt(models.Model):
     measures = models.BooleanField(default=False, help_text="Placed on these GPUs to measure its rate on them.")
     batch_size = models.PositiveIntegerField(default=0, help_text="Samples of a step, as tuned; 0: the job's affair.")
     micro_batches = models.PositiveIntegerField(default=1, help_text="In how many parts a GPU does its share of them.")
+    batch_choices = models.JSONField(
+        default=list, blank=True, help_text="Batches that it may choose as it runs: samples, micro-batches, samples/s."
+    )
     step_worth = models.FloatField(default=1, help_text="Steps of the initial batch that one of its steps is worth.")
     relative_speed = models.FloatField(default=1, help_text="Speed of its GPUs for this job, the average GPU being 1.")
 

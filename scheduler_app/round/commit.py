@@ -16,9 +16,11 @@ from accounting_app.energy.node_use import record_node_use
 from accounting_app.fairness.quota_ledger import QuotaUse, accrue_quotas
 from accounting_app.fairness.usage_ledger import accrue
 from allocation.plan_round import Plan
+from allocation.problem import Problem
 from cluster_app.models import MOST_GPUS_PER_NODE, Gpu, in_service
 from database.bulk_insert import insert_many
 from database.bulk_update import rewrite
+from estimation.batch_tuning import Tuned
 from estimation.scaling import Source
 from jobs_app.lifecycle.attempts import preempt
 from jobs_app.models import Attempt, GpuClaim, Job, JobEvent, Reason
@@ -343,7 +345,19 @@ def _attempt_row(
         "batch_size": int(tuned.batch[k]) if tuned else 0,
         "micro_batches": int(tuned.passes[k]) + 1 if tuned else 1,
         "step_worth": float(tuned.gain[k]) if tuned else 1.0,
+        "batch_choices": _batch_choices(problem, row, k, tuned),
     }
+
+
+def _batch_choices(problem: Problem, row: int, k: int, tuned: Tuned | None) -> list[tuple[int, int, float]]:
+    """Batches among which the job may choose while it runs, as (samples, micro-batches, samples/s).
+
+    None of a model that takes several GPUs: its noise is not measured.
+    """
+    if tuned is None or (problem.gpus_per_replica[row] != 1).any():
+        return []
+    choices = tuned.choices(k, nodes=int(problem.nodes[k]), gpus=int(problem.gpus[k]))
+    return [(one.batch, one.passes + 1, float(f"{one.samples_per_s:.4g}")) for one in choices]
 
 
 def _mark_starting(attempts: Sequence[Mapping[str, Any]], waiting: Mapping[UUID, str]) -> None:

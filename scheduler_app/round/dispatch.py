@@ -43,7 +43,7 @@ COMMANDS_PER_BATCH = 100
 """Commands sent before they are recorded; after a crash those not recorded are sent again."""
 
 ATTEMPT = ("number", "engine", "nodes", "gpu_count", "round_number", "master_port", "rate", "step_worth")
-BATCH = ("batch_size", "micro_batches")
+BATCH = ("batch_size", "micro_batches", "batch_choices")
 SHARE = ("cpus_per_gpu", "memory_per_gpu_mib", "cpu_memory")
 JOB = (
     "name",
@@ -367,6 +367,7 @@ def _launch_spec(attempt: Attempt, inputs: LaunchInputs) -> LaunchSpec:
         rate=attempt.own_rate,
         batch_size=attempt.batch_size,
         micro_batches=attempt.micro_batches,
+        batch_choices=attempt.batch_choices,
         resume=attempt.number > 1 or job.continues is not None,
         grace_s=job.grace_s,
         time_limit_s=max(ceil(job.time_limit_s - job.ran_s), 1) if job.time_limit_s else None,

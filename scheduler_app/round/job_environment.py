@@ -54,6 +54,8 @@ class LaunchSpec:
     batch_size: int
     """Samples per step; 0: not tuned."""
     micro_batches: int
+    batch_choices: Sequence[Sequence[float]]
+    """Batches among which it may choose while it runs: samples, micro-batches, samples/s."""
     resume: bool
     grace_s: int
     time_limit_s: int | None
@@ -141,7 +143,8 @@ def _threads(spec: LaunchSpec) -> dict[str, str]:
 def _batch(spec: LaunchSpec) -> dict[str, str]:
     if not spec.batch_size:
         return {}
-    return {"MOTLEY_BATCH_SIZE": str(spec.batch_size), "MOTLEY_MICRO_BATCHES": str(spec.micro_batches)}
+    told = {"MOTLEY_BATCH_SIZE": str(spec.batch_size), "MOTLEY_MICRO_BATCHES": str(spec.micro_batches)}
+    return told | ({"MOTLEY_BATCH_CHOICES": json.dumps(spec.batch_choices)} if spec.batch_choices else {})
 
 
 def _checkpoints(spec: LaunchSpec) -> dict[str, str]:

@@ -3,7 +3,8 @@
 A service is told the batch limits of a job and how long its owner takes a restart for. All else it hears while jobs of
 the workload run: steps per second in each configuration with each batch (not how much of a step averages gradients),
 the gradient noise of the workload, and how long its restarts took. Before the first report rates are those of the data
-sheets. A job is told its batch when it is launched, and keeps it until it is launched again.
+sheets. When a job is launched it is told its batch, and the batches among which it goes on to choose by the noise that
+it measures itself, as `motley_client.gradient_noise.TunedTraining` does.
 """
 
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from allocation.types import Floats, Ints
 from estimation.batch_tuning import Tuned, tuned_rates
 from estimation.fading_means import FadingNoise, FadingRate
 from estimation.fitted_models import Fits
-from estimation.goodput import BatchLimits, GradientNoise
+from estimation.goodput import BatchChoice, BatchLimits, GradientNoise, best_choice, efficiency
 from estimation.gpu_specifications import GPU_SPECIFICATIONS
 from estimation.profile import GpuSpec, Knowledge, Measurement, Tuning
 from estimation.rates import Machines, estimate_rates
@@ -29,6 +30,8 @@ SERVICE = "service"
 
 REPORT_S = 1.0
 """Between two progress reports of a job whose steps are not longer: as often as the service reads them."""
+LEAST_GAIN = 1.05
+"""Another batch must promise so many times the goodput of the present one, as in the client."""
 MOST_RESTARTS = 20
 """Of a workload, the latest, as in the service."""
 ENGINE = "simulated"
@@ -73,6 +76,8 @@ class ServiceTraining(Training):
     _workload: list[Workload] = field(init=False)
     _views: dict[int, InReplicas] = field(init=False, default_factory=dict)
     """By kind of job."""
+    _choices: dict[int, list[BatchChoice]] = field(init=False, default_factory=dict)
+    """By job, as it was told them at its launch."""
     _begun: set[int] = field(init=False, default_factory=set)
     _restarting: set[int] = field(init=False, default_factory=set)
 
@@ -128,24 +133,49 @@ class ServiceTraining(Training):
 
     def start(self, rows: Ints, configurations: Ints) -> None:
         super().start(rows, configurations)
+        for i, k in zip(rows.tolist(), configurations.tolist(), strict=True):
+            self._choices[i] = self._told_choices(i, k)
         self._restarting.update(self._begun.intersection(rows.tolist()))
+
+    def _told_choices(self, i: int, k: int) -> list[BatchChoice]:
+        job = self._jobs[i]
+        if job.application.course.pipeline or not job.program.tuned:
+            return []
+        gpus, nodes = int(self._machines.gpus[k]), int(self._machines.nodes[k])
+        return self._tuned(i).choices(k, nodes=nodes, gpus=gpus)
 
     def batch_for(self, i: int, k: int) -> tuple[int, int]:
         """Samples per replica at once, and passes before the last, as rounds tell a job at its launch."""
-        job, gpu_type, placement = self._jobs[i], self._types[k], self.jobs.placements[k]
+        job = self._jobs[i]
         if job.application.course.pipeline or not job.program.tuned:
             return super().batch_for(i, k)
-        tuned, fits = self._tuned(i), job.application.times(gpu_type)
-        passes, gpus = int(tuned.passes[k]), sum(placement)
-        local = -(-int(tuned.batch[k]) // (gpus * (passes + 1)))
-        return max(min(local, fits.most_per_gpu(placement), fits.most_on(gpus)), 1), passes
+        tuned = self._tuned(i)
+        return self._shared_out(i, k, int(tuned.batch[k]), int(tuned.passes[k]))
+
+    def _shared_out(self, i: int, k: int, batch: int, passes: int) -> tuple[int, int]:
+        """No more than was recorded on these GPUs."""
+        placement = self.jobs.placements[k]
+        times, gpus = self._jobs[i].application.times(self._types[k]), sum(placement)
+        local = -(-batch // (gpus * (passes + 1)))
+        return max(min(local, times.most_per_gpu(placement), times.most_on(gpus)), 1), passes
 
     def _tuned(self, i: int) -> Tuned:
         view, known = self._view(i), self._reports[self._workload[i]].knowledge()
         return view.spread_tuned(tuned_rates(view.machines, view.known(known), Fits()))
 
     def _next_batch(self, i: int, k: int) -> None:
-        """A job keeps the batch that it was launched with."""
+        """By the noise that the job measures, among the batches that it was told at its launch."""
+        job, choices = self._jobs[i], self._choices[i]
+        if not choices or job.own_noise is None:
+            return
+        initial = job.application.limits(self._types[k]).initial
+        batch = sum(self.jobs.placements[k]) * job.local * (job.passes + 1)
+        present = min(choices, key=lambda one: abs(one.batch - batch))
+        best = best_choice(choices, job.own_noise, initial)
+        of_both = np.array([one.samples_per_s for one in (present, best)])
+        goodput = of_both * efficiency(job.own_noise, np.array([present.batch, best.batch]) / initial)
+        if goodput[1] >= LEAST_GAIN * goodput[0]:
+            job.local, job.passes = self._shared_out(i, k, best.batch, best.passes)
 
     def _note(self, i: int, k: int, step: TimedStep, seconds: float) -> None:
         """Merge the reports of so many seconds into what is known of the workload."""
@@ -153,6 +183,7 @@ class ServiceTraining(Training):
         iteration_s = step.iteration_s * application.course.slowdown
         heard = int(seconds / max(iteration_s, REPORT_S))
         self._note_start(i, k, reports)
+        self._jobs[i].own_noise = step.noise
         if not heard:
             return
         where = int(self.jobs.configurations.gpu_type[k]), sum(self.jobs.placements[k]), len(self.jobs.placements[k])

@@ -147,7 +147,8 @@ class Scenario:
         typer.Option(
             metavar="KNOWLEDGE",
             help="With --profiles, what estimates are based on: own: a job's own steps; shared: those of all jobs of "
-            "its application; service: also its batch limits and restart times.",
+            "its application; informed: also its batch limits and true restart times; service: what the service would "
+            "have heard from the jobs by then.",
             **ON_WHAT,
         ),
     ] = OWN

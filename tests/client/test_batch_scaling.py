@@ -3,10 +3,15 @@
 import numpy as np
 import pytest
 
+from estimation import goodput
 from motley_client.batch_scaling import (
+    LEAST_GAIN,
+    BatchChoice,
     BatchShare,
     GradientNoise,
     SmoothedNoise,
+    batch_choices,
+    best_share,
     learning_rate_factor,
     noise_of_parts,
     share_batch,
@@ -19,7 +24,7 @@ NOISE = GradientNoise(sqr=4.0, var=2.0)
 
 @pytest.fixture(autouse=True)
 def outside_motley(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("MOTLEY_BATCH_SIZE", "MOTLEY_MICRO_BATCHES"):
+    for name in ("MOTLEY_BATCH_SIZE", "MOTLEY_MICRO_BATCHES", "MOTLEY_BATCH_CHOICES"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -35,6 +40,37 @@ def test_a_batch_that_cannot_be_shared_is_refused_with_a_remedy() -> None:
         TrainingError, match=r"5 ranks cannot share a batch of 48 samples equally .*choose a batch_size"
     ):
         share_batch(48, ranks=5)
+
+
+def test_choices_are_those_that_the_ranks_can_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert batch_choices(ranks=2) == []
+    monkeypatch.setenv("MOTLEY_BATCH_CHOICES", "[[64, 1, 100.0], [66, 2, 110.0], [128, 2, 120.5]]")
+    assert batch_choices(ranks=2) == [BatchChoice(64, 1, 100.0), BatchChoice(128, 2, 120.5)]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_batch_is_the_one_that_rounds_would_choose_or_hardly_worse(seed: int) -> None:
+    """`noise` is of batches of the present size here, and of the initial one there."""
+    rng = np.random.default_rng(seed)
+    sizes = np.unique(8 * rng.integers(1, 64, 12)).tolist()
+    told = [(size, 1 + size % 2, size / (0.1 + rng.uniform(0.5, 2) * size / 1000)) for size in sizes]
+    present, noise = BatchShare(sizes[0], 1, sizes[0] // 4), GradientNoise(1.0, float(rng.lognormal(0, 2)))
+    found = best_share(present, [BatchChoice(*one) for one in told], noise)
+    there, initial = [goodput.BatchChoice(size, parts - 1, rate) for size, parts, rate in told], sizes[0]
+    of_initial = goodput.GradientNoise(noise.sqr, noise.var)
+    best = goodput.best_choice(there, of_initial, initial)
+    worth = {
+        one.batch: one.samples_per_s * float(goodput.efficiency(of_initial, np.array(one.batch / initial)))
+        for one in there
+    }
+    if worth[best.batch] >= LEAST_GAIN * worth[present.total]:
+        assert found == BatchShare(best.batch, best.passes + 1, best.batch // (4 * (best.passes + 1)))
+    else:
+        assert found == present
+
+
+def test_a_batch_that_is_no_choice_stays() -> None:
+    assert best_share(BatchShare(50, 1, 50), [BatchChoice(64, 1, 9.0)], NOISE) == BatchShare(50, 1, 50)
 
 
 @pytest.mark.parametrize("parts", [2, 4, 16])

@@ -6,7 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from estimation.goodput import NO_NOISE, BatchLimits, GradientNoise, best_batches, efficiency, gain
+from estimation.goodput import (
+    NO_NOISE,
+    BatchLimits,
+    GradientNoise,
+    batch_choices,
+    best_batches,
+    best_choice,
+    efficiency,
+    gain,
+)
 from estimation.throughput_model import ThroughputModel
 from tests.estimation.recorded_applications import PROFILES, needs_reference, recorded_values
 
@@ -76,6 +85,21 @@ def test_what_does_not_fit_at_once_is_done_in_several_passes():
     found = best_batches(MODEL.throughput, LIMITS, NOISY, nodes=NODES[:1], gpus=GPUS[:1])
     assert found.passes[0] >= 1
     assert found.local[0] <= LIMITS.most_per_gpu
+
+
+@pytest.mark.parametrize("noise", [NOISY, GradientNoise(1.0, 10.0), NO_NOISE])
+def test_the_choices_told_to_a_job_have_the_best_batch_of_its_configuration(noise):
+    best = best_batches(MODEL.throughput, LIMITS, noise, nodes=NODES, gpus=GPUS)
+    for k, (nodes, gpus) in enumerate(zip(NODES.tolist(), GPUS.tolist(), strict=True)):
+        choices = batch_choices(MODEL.throughput, LIMITS, nodes=nodes, gpus=gpus)
+        assert choices == sorted(choices)
+        assert choices[-1].batch <= LIMITS.most
+        chosen = best_choice(choices, noise, LIMITS.initial)
+        assert (chosen.batch, chosen.passes) == (best.total(GPUS)[k], best.passes[k])
+
+
+def test_a_gang_too_large_for_any_batch_has_no_choice():
+    assert batch_choices(MODEL.throughput, LIMITS, nodes=40, gpus=320) == []
 
 
 def test_a_gang_too_large_for_any_batch_gets_nothing_done():

@@ -224,7 +224,7 @@ def test_no_policy_beats_it_where_rates_grow_from_epoch_to_epoch(policy):
         format_name="sia",
         cluster="aws=6x4,dgx-ext=2x8,rtx=3x8",
         profiles=data / "apps",
-        knowledge="service",
+        knowledge="informed",
         round_s=60,
     )
     trace = data / "workloads" / "derived" / "philly-1-small20.csv"

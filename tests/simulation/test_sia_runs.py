@@ -150,11 +150,11 @@ def test_gavels_sum_of_throughputs_takes_as_long_as_in_the_original(workload_nam
     assert found["avg_jct_h"] == pytest.approx(original["avg_jct_h"], rel=0.05)
 
 
-def test_our_own_policy_with_what_a_service_knows_is_much_faster_on_average():
+def test_our_own_policy_with_batch_limits_and_restarts_known_is_much_faster_on_average():
     """docs/reproduction.md has whole workloads, and what each ingredient buys."""
     trace = workload("derived/philly-1-small20")
     published = figures(run(trace, sia()))
-    ours = figures(run(trace, POLICIES["motley"], knowledge="service"))
+    ours = figures(run(trace, POLICIES["motley"], knowledge="informed"))
     assert ours["completed"] == published["completed"]
     assert ours["avg_jct_h"] < 0.8 * published["avg_jct_h"]
     assert ours["rho"]["worst"] < 1.1 * published["rho"]["worst"]  # of twenty jobs, one decides: 1.066 times here

@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from motley_client.batch_scaling import BatchShare
 from motley_client.gradient_noise import TunedTraining
 
 DIMENSIONS, VARIANCE, BATCH = 64, 4.0, 32
@@ -27,7 +28,7 @@ class Distance(nn.Module):
         return 0.5 * (torch.cat(list(self.weights)) - x).square().sum(1).mean()
 
 
-def main(passes: int, steps: int, clip: float) -> None:
+def main(passes: int, steps: int, clip: float, *, follow: bool) -> None:
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     if ranks > 1:
         dist.init_process_group("gloo")
@@ -37,12 +38,15 @@ def main(passes: int, steps: int, clip: float) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.0)  # the gradient stays what it is
     of_batch = {"batch": BATCH, "initial": 8, "lr_scaling": "adascale", "passes": passes, "pairs": True}
     tuned = TunedTraining(model.parameters(), [optimizer], **of_batch, every=3)
-    for _ in range(steps):
-        for micro in range(passes):
+    share = BatchShare(BATCH, passes, BATCH // ranks // passes)
+    for step in range(steps):
+        if follow and step % 20 == 0:
+            share = tuned.next_share(share)
+        for micro in range(share.micro_batches):
             if ranks > 1:
-                whole.require_backward_grad_sync = micro == passes - 1
-            x = torch.randn(BATCH // ranks // passes, DIMENSIONS) * VARIANCE**0.5
-            (whole(x) / passes).backward()
+                whole.require_backward_grad_sync = micro == share.micro_batches - 1
+            x = torch.randn(share.samples, DIMENSIONS) * VARIANCE**0.5
+            (whole(x) / share.micro_batches).backward()
         nn.utils.clip_grad_norm_(model.parameters(), clip)
         optimizer.step()
         optimizer.zero_grad()  # as the Trainer of Transformers: when the step is noted, gradients are gone
@@ -59,5 +63,6 @@ if __name__ == "__main__":
     parser.add_argument("--passes", type=int, default=1)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--clip", type=float, default=1e9)
+    parser.add_argument("--follow", action="store_true", help="the batch follows the noise, among the choices told")
     options = parser.parse_args()
-    main(options.passes, options.steps, options.clip)
+    main(options.passes, options.steps, options.clip, follow=options.follow)

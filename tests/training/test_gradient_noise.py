@@ -19,9 +19,9 @@ GAIN = (VAR * RATIO + SQR) / (VAR + SQR)
 WITHIN = 1.5
 
 
-def measured(python: Path, *options: str, ranks: int = 1) -> dict[str, float]:
+def measured(python: Path, *options: str, ranks: int = 1, **told: str) -> dict[str, float]:
     """What rank 0 prints."""
-    env = {
+    env = told | {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": str(CLIENT),
         "OMP_NUM_THREADS": "1",
@@ -48,6 +48,17 @@ def test_the_noise_is_the_true_one(torch_python: Path, options: tuple[str, ...],
     assert SQR / WITHIN < found["grad_sqr"] < SQR * WITHIN
     assert VAR / WITHIN < found["grad_var"] < VAR * WITHIN
     assert found["lr_factor"] == pytest.approx(GAIN, rel=0.25)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_the_batch_goes_to_the_best_one_and_its_noise_is_measured_there(torch_python: Path, ranks: int) -> None:
+    """A step takes 1 s and 1 ms a sample: goodput M / (1 + M / 1000) / (256 + 16 M) is highest at 126 samples."""
+    choices = [(batch, 4 // ranks, batch / (1 + batch / 1000)) for batch in (8, 16, 32, 64, 128, 256, 512)]
+    told = {"MOTLEY_BATCH_SIZE": "32", "MOTLEY_BATCH_CHOICES": json.dumps(choices)}
+    found = measured(torch_python, "--follow", "--passes", str(4 // ranks), "--steps", "600", ranks=ranks, **told)
+    assert found["batch_size"] in (64, 128, 256)
+    assert VAR / WITHIN < found["grad_var"] * found["batch_size"] / 32 < VAR * WITHIN
+    assert found["lr_factor"] > GAIN
 
 
 def test_nothing_is_told_of_a_few_steps(torch_python: Path) -> None:

@@ -78,6 +78,7 @@ class Training:
             rate=100,
             batch_size=0,
             micro_batches=1,
+            batch_choices=[],
             resume=len(self.attempts) > 1,
             grace_s=60,
             time_limit_s=None,
