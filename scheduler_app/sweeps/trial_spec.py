@@ -8,6 +8,7 @@ from typing import Any
 
 from jobs_app.models import Sweep
 from jobs_app.submission.shell_quotes import first_within_quotes
+from sweeps.population import marks
 from sweeps.space import Params, Value
 from sweeps.successive_halving import Halving, halving
 
@@ -18,10 +19,9 @@ SWEEP_TAG = "sweep"
 def spec_of_trial(sweep: Sweep, number: int, params: Params, spec: Mapping[str, Any]) -> dict[str, Any]:
     """The spec with command, name, tag and environment of this trial."""
     tags, env = spec.get("tags"), spec.get("env")
-    rule = rule_of(sweep)
     own = {
         "MOTLEY_PARAMS": json.dumps(params),
-        "MOTLEY_MILESTONES": f"{sweep.metric}:{','.join(map(str, rule.rungs))}" if rule else f"{sweep.metric}:",
+        "MOTLEY_MILESTONES": f"{sweep.metric}:{','.join(map(str, compared_at(sweep)))}",
     }
     command = {"command": rendered(spec["command"], params)} if "command" in spec else {}
     return {
@@ -37,6 +37,14 @@ def rule_of(sweep: Sweep) -> Halving | None:
     """Rungs of the sweep; None: every trial runs to its end."""
     given = sweep.early_terminate
     return halving(given["min_iter"], given["max_iter"], given["eta"], sweep.run_cap) if given else None
+
+
+def compared_at(sweep: Sweep) -> Sequence[int]:
+    """Steps at which trials are compared: its rungs, or the marks of its population; none: each runs to its end."""
+    if given := sweep.population:
+        return marks(given["interval"], given["max_iter"])
+    rule = rule_of(sweep)
+    return rule.rungs if rule else ()
 
 
 def rendered(command: Any, params: Params) -> Any:

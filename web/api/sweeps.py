@@ -16,7 +16,8 @@ from jobs_app.permissions import NotForJobs, caller
 from jobs_app.submission.idempotency import IDEMPOTENCY_KEY, KeyedRequest
 from scheduler_app.sweeps.admission import HalvingSpec, MetricSpec, SweepSpec, admitted_sweep
 from scheduler_app.sweeps.editing import delete_sweep, start_sweep, stop_sweep
-from scheduler_app.sweeps.history import SweepCounts, counts_of, rungs_of
+from scheduler_app.sweeps.history import SweepCounts, counts_of
+from scheduler_app.sweeps.trial_spec import compared_at
 from web.rest.pagination import NewestFirst, OldestFirst
 from web.rest.parsers import LARGEST_SPEC_BYTES
 from web.rest.representation import FIELDS, ShowMany, fields_wanted, single
@@ -87,7 +88,7 @@ class SweepAnswer(serializers.ModelSerializer[Sweep]):
         serializers.ListField(child=serializers.IntegerField(), help_text="Steps of each rung; empty: there are none.")
     )
     def get_rungs(self, sweep: Sweep) -> list[int]:
-        return list(rungs_of(sweep))
+        return list(compared_at(sweep))
 
     @extend_schema_field(SweepCountsAnswer)
     def get_trials(self, sweep: Sweep) -> dict[str, int]:

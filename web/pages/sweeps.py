@@ -16,9 +16,9 @@ from jobs_app.models import Job, Sweep, SweepTrial
 from jobs_app.submission.conversion import write_yaml
 from scheduler_app.sweeps.admission import SweepSpec, admitted_sweep
 from scheduler_app.sweeps.editing import delete_sweep, start_sweep, stop_sweep
-from scheduler_app.sweeps.history import counts_of, rungs_of
+from scheduler_app.sweeps.history import counts_of
 from scheduler_app.sweeps.parameters import space_of
-from scheduler_app.sweeps.trial_spec import value_text
+from scheduler_app.sweeps.trial_spec import compared_at, value_text
 from web.pages.base import DOMAIN_ERRORS, SignedInRequest, paginate, show_error
 from web.pages.new_job import parsed_yaml
 from web.pages.sweep_charts import sweep_figures
@@ -66,7 +66,7 @@ def sweeps(request: SignedInRequest) -> HttpResponse:
 def sweep(request: SignedInRequest, pk: int) -> HttpResponse:
     found = _seen(request, pk)
     trials = list(found.trials.all())
-    rungs = rungs_of(found)
+    rungs = compared_at(found)
     context = {
         "sweep": found,
         "counts": counts_of([found])[found.pk],
