@@ -12,16 +12,19 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from jobs_app.errors import InvalidSpec
+from jobs_app.measurement.progress_curves import read_metric
 from jobs_app.models import Job, Sweep, SweepTrial
 from jobs_app.submission.conversion import write_yaml
 from scheduler_app.sweeps.admission import SweepSpec, admitted_sweep
 from scheduler_app.sweeps.editing import delete_sweep, start_sweep, stop_sweep
 from scheduler_app.sweeps.history import counts_of
+from scheduler_app.sweeps.outlook import outlook_of
 from scheduler_app.sweeps.parameters import space_of
+from scheduler_app.sweeps.population import changes_in_words
 from scheduler_app.sweeps.trial_spec import compared_at, value_text
 from web.pages.base import DOMAIN_ERRORS, SignedInRequest, paginate, show_error
 from web.pages.new_job import parsed_yaml
-from web.pages.sweep_charts import sweep_figures
+from web.pages.sweep_charts import MOST_POINTS, sweep_figures, trials_with_curves
 
 SHOWN = 200
 """Trials in the table of a sweep: the best, then the others by number."""
@@ -67,14 +70,18 @@ def sweep(request: SignedInRequest, pk: int) -> HttpResponse:
     found = _seen(request, pk)
     trials = list(found.trials.all())
     rungs = compared_at(found)
+    drawn = [trial.job_id for trial in trials_with_curves(found, trials)]
+    curves = read_metric(drawn, found.metric, MOST_POINTS)
     context = {
         "sweep": found,
         "counts": counts_of([found])[found.pk],
         "rungs": rungs,
+        "place_name": "Mark" if found.population else "Rung",
         "table": _table(found, trials),
         "left_out": max(len(trials) - SHOWN, 0),
         "names": list(found.parameters),
-        "figures": sweep_figures(found, trials, space_of(found.parameters), rungs),
+        "figures": sweep_figures(found, trials, space_of(found.parameters), rungs, curves),
+        "outlook": outlook_of(found, trials, timezone.now()),
         "yaml": write_yaml({"team": found.team.name, **found.spec}),
     }
     return render(request, "pages/sweep.html", context)
@@ -129,14 +136,19 @@ def _seen(request: SignedInRequest, pk: int) -> Sweep:
     return get_object_or_404(Sweep.objects.visible_to(request.user).select_related("team", "owner"), pk=pk)
 
 
-def _table(found: Sweep, trials: list[SweepTrial]) -> list[tuple[SweepTrial, str, list[Any]]]:
-    """Trials with the state of their job and their values: succeeded ones first, the best first."""
+def _table(found: Sweep, trials: list[SweepTrial]) -> list[tuple[SweepTrial, str, list[Any], str]]:
+    """Trials with the state of their job, their values and their changes: succeeded ones first, the best first."""
     sign = -1 if found.goal == Sweep.Goal.MAXIMIZE else 1
     best_first = sorted(trials, key=lambda trial: (*_rank(trial, sign), trial.number))[:SHOWN]
     jobs = Job.objects.filter(pk__in=[trial.job_id for trial in best_first]).order_by()
     states = {pk: "held" if held else state for pk, state, held in jobs.values_list("pk", "state", "held")}
     return [
-        (trial, states.get(trial.job_id, ""), [(name, _short(trial.params.get(name))) for name in found.parameters])
+        (
+            trial,
+            states.get(trial.job_id, ""),
+            [(name, _short(trial.params.get(name))) for name in found.parameters],
+            ", ".join(changes_in_words(trial)),
+        )
         for trial in best_first
     ]
 
