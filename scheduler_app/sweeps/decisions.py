@@ -164,11 +164,16 @@ def _suggestions(sweep: Sweep, trials: Sequence[SweepTrial]) -> list[Params]:
     room = min(sweep.at_a_time - running, wanted - len(trials), most)
     if room <= 0:
         return []
-    space, rule = space_of(sweep.parameters), rule_of(sweep)
-    past = [_past(sweep, trial, rule) for trial in trials]
+    space, past = space_of(sweep.parameters), past_of(sweep, trials)
     for _ in range(room):
         past.append(PastTrial(suggest(Method(sweep.method), space, sweep.seed, past)))
     return [trial.params for trial in past[len(trials) :]]
+
+
+def past_of(sweep: Sweep, trials: Iterable[SweepTrial]) -> list[PastTrial]:
+    """What the suggester learns from."""
+    rule = rule_of(sweep)
+    return [_past(sweep, trial, rule) for trial in trials]
 
 
 def _past(sweep: Sweep, trial: SweepTrial, rule: Halving | None) -> PastTrial:

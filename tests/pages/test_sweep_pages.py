@@ -75,12 +75,12 @@ def test_learning_curves_are_those_of_the_best_and_the_newest_trials(ada: Client
         for n in range(100)
     ]
     drawn = trials_with_curves(sweep, many)
-    assert [trial.number for trial in drawn] == [*range(80, 100)]
+    assert [trial.number for trial in drawn] == [*range(85, 100)]
     best_first = trials_with_curves(Sweep(goal="maximize"), many)
-    assert [trial.number for trial in best_first] == [*range(20), *range(80, 100)]
+    assert [trial.number for trial in best_first] == [*range(15), *range(85, 100)]
     curves = {trial.job_id: [(1, 0.5), (2, 0.4)] for trial in best_first}
     figures = sweep_figures(Sweep(goal="maximize", metric="loss"), many, {"x": Range(0, 1)}, (), curves)
-    assert "loss by step: the best 20 of 100 trials and the newest 20" in figures
+    assert "loss by step: the best 15 of 100 trials and the newest 15" in figures
     (curve,) = read_metric([sweep.trials.first().job_id], "val_loss", 60).values()
     assert len(curve) <= 60
     assert curve[-1] == (3990, 1 / 399)

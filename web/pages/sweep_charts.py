@@ -16,10 +16,11 @@ from web.pages.charts import OKABE_ITO, Figure
 SHADES = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")
 """Of viridis, from the worst fifth of the trials to the best."""
 MOST_CURVES = 200
-OF_EACH_KIND = 20
+OF_EACH_KIND = 15
 """Learning curves that are drawn: of the best trials, and of the newest ones."""
 MOST_POINTS = 60
 """Of a learning curve."""
+BEST, OTHERS = "best", "others"
 Curves = Mapping[UUID, Sequence[tuple[int, float]]]
 """Job → steps and values of the metric."""
 
@@ -69,15 +70,15 @@ def curves_figure(sweep: Sweep, trials: Sequence[SweepTrial], curves: Curves) ->
             mode="lines",
             name=f"trial {trial.number}",
             showlegend=False,
-            line=_line_of(trial, best),
+            line=_line_of(is_best=trial in best),
         )
         for trial in shown
     ]
     return _figure(traces, x={"title": {"text": "Step"}}, y={"title": {"text": sweep.metric}})
 
 
-def _line_of(trial: SweepTrial, best: Sequence[SweepTrial]) -> dict[str, Any]:
-    return {"color": OKABE_ITO[1] if trial in best else OKABE_ITO[0], "width": 3 if trial in best else 1}
+def _line_of(*, is_best: bool) -> dict[str, Any]:
+    return {"color": OKABE_ITO[1] if is_best else OKABE_ITO[0], "width": 3 if is_best else 1}
 
 
 def _last_value(trial: SweepTrial) -> float | None:
@@ -112,16 +113,18 @@ def rungs_figure(sweep: Sweep, trials: Sequence[SweepTrial], rungs: Sequence[int
     """A line for each trial over the rungs that it has reached; that of the best one is thick."""
     shown = [trial for trial in trials if trial.values][-MOST_CURVES:]
     best = _ranked(sweep, [trial for trial in shown if trial.value is not None])[-1:]
+    others = [trial for trial in shown if trial not in best]
     traces = [
         go.Scatter(
-            x=list(rungs[: len(trial.values)]),
-            y=trial.values,
+            x=[step for trial in some for step in (*rungs[: len(trial.values)], None)],
+            y=[value for trial in some for value in (*trial.values, None)],
+            text=[text for trial in some for text in (*[f"trial {trial.number}"] * len(trial.values), "")],
             mode="lines+markers",
-            name=f"trial {trial.number}",
+            name=name,
             showlegend=False,
-            line=_line_of(trial, best),
+            line=_line_of(is_best=name == BEST),
         )
-        for trial in shown
+        for name, some in ((OTHERS, others), (BEST, best))
     ]
     return _figure(traces, x={"title": {"text": "Step"}, "type": "log"}, y={"title": {"text": sweep.metric}})
 
