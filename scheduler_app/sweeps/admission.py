@@ -18,6 +18,7 @@ from jobs_app.submission.fields import PlainText
 from jobs_app.submission.submit import admitted
 from scheduler_app.sweeps.parameters import space_of
 from scheduler_app.sweeps.trial_spec import quoted_twice, spec_of_trial
+from scheduler_app.sweeps.wandb_command import with_program
 from sweeps.population import most_trials
 from sweeps.space import Choice as Values
 from sweeps.space import Params, Range, Space, grid_size
@@ -128,6 +129,12 @@ class SweepSpec(Strict):
     seed = serializers.IntegerField(
         min_value=0, max_value=GREATEST_SEED, required=False, help_text="Default: a random one, which the answer has."
     )
+    program = serializers.CharField(
+        required=False,
+        max_length=500,
+        help_text="As in W&B's sweep files: what ${program} stands for in a command that is a list. Without a command "
+        "it is run with ${args}.",
+    )
     spec = serializers.JSONField(
         help_text="As of a job, without `array`, `begin_time` and `deadline`. In the command {lr} stands for the "
         "parameter lr, ${args} for all of them as --lr=0.1; the job finds them as JSON in $MOTLEY_PARAMS, too."
@@ -140,6 +147,8 @@ def admitted_sweep(asked: Any, *, owner: User, now: datetime) -> Sweep:
     if not body.is_valid():
         raise InvalidSpec(faults_of(body.errors))
     fields: dict[str, Any] = body.validated_data
+    if isinstance(fields["spec"], Mapping):
+        fields["spec"] = with_program(fields["spec"], fields.get("program"))
     space = space_of(fields["parameters"])
     _refuse_slow_search(fields["method"], space)
     _check_population(fields, space)
@@ -211,6 +220,9 @@ def _run_cap(fields: Mapping[str, Any], space: Space) -> int:
     if (given := fields["population"]) is not None:
         return asked or min(most_trials(given["size"], given["interval"], given["max_iter"]), LARGEST_SWEEP)
     size = _grid_size(fields["method"], space)
+    if asked and size is None and asked > (points := _points(space)):
+        text = f"The space has {points:,} points: give at most so many, more values, or leave run_cap out."
+        raise InvalidSpec.at("/run_cap", "too_many", text)
     return min(asked or size or min(USUAL_RUN_CAP, _points(space)), size or LARGEST_SWEEP)
 
 

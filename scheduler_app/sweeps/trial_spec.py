@@ -12,7 +12,8 @@ from sweeps.population import marks
 from sweeps.space import Params, Value
 from sweeps.successive_halving import Halving, halving
 
-ARGS = "${args}"
+ARGS, PLAIN_ARGS = "${args}", "${args_no_hyphens}"
+"""All values as --lr=0.1, or as lr=0.1, which Hydra takes."""
 SWEEP_TAG = "sweep"
 
 
@@ -50,19 +51,26 @@ def compared_at(sweep: Sweep) -> Sequence[int]:
 def rendered(command: Any, params: Params) -> Any:
     """The command with `{lr}` replaced by the value of lr, and `${args}` by all as --lr=0.1; in a shell line quoted."""
     if isinstance(command, str):
-        return _replaced(command, params, quote).replace(ARGS, " ".join(_args(params, quote)))
+        line = _replaced(command, params, quote)
+        for written, before in ((ARGS, "--"), (PLAIN_ARGS, "")):
+            line = line.replace(written, " ".join(_args(params, quote, before)))
+        return line
     if isinstance(command, Sequence):
-        return [word for one in command for word in (_args(params, str) if one == ARGS else [_in_word(one, params)])]
+        return [word for one in command for word in _in_words(one, params)]
     return command
 
 
-def _in_word(word: Any, params: Params) -> Any:
-    return _replaced(word, params, str) if isinstance(word, str) else word
+def _in_words(word: Any, params: Params) -> list[Any]:
+    if word in (ARGS, PLAIN_ARGS):
+        return _args(params, str, "--" if word == ARGS else "")
+    return [_replaced(word, params, str) if isinstance(word, str) else word]
 
 
 def quoted_twice(command: Any, names: Collection[str]) -> str:
     """The first place of a parameter within quotes of a shell line, as it is written there; empty: there is none."""
-    places = re.compile(rf"(?<!\$)\{{(?:{'|'.join(map(re.escape, names))})\}}|{re.escape(ARGS)}")
+    places = re.compile(
+        rf"(?<!\$)\{{(?:{'|'.join(map(re.escape, names))})\}}|{re.escape(ARGS)}|{re.escape(PLAIN_ARGS)}"
+    )
     found = first_within_quotes(command, places) if isinstance(command, str) else None
     return found[0] if found else ""
 
@@ -73,8 +81,8 @@ def _replaced(text: str, params: Params, written: Callable[[str], str]) -> str:
     return re.sub(rf"(?<!\$)\{{({names})\}}", lambda found: written(value_text(params[found[1]])), text)
 
 
-def _args(params: Params, written: Callable[[str], str]) -> list[str]:
-    return [f"--{name}={written(value_text(value))}" for name, value in params.items()]
+def _args(params: Params, written: Callable[[str], str], before: str) -> list[str]:
+    return [f"{before}{name}={written(value_text(value))}" for name, value in params.items()]
 
 
 def value_text(value: Value) -> str:

@@ -33,6 +33,7 @@ SWEEP = {
     "seed": 1,
     "spec": {"command": "train --lr {lr} --width {width}", "gpus": 1},
 }
+ARGS = ["--lr=0.01", "--name=a b"]
 ASHA = {"min_iter": 10, "max_iter": 90, "eta": 3}
 
 
@@ -104,12 +105,22 @@ def test_a_copy_of_a_trial_has_its_hyper_parameters(cluster: Lab) -> None:
         ("train ${args} --out $HOME/{x} ${lr} {print}", "train --lr=0.01 --name='a b' --out $HOME/{x} ${lr} {print}"),
         ("train --name {name}", "train --name 'a b'"),
         (["train", "${args}", "{name}"], ["train", "--lr=0.01", "--name=a b", "a b"]),
+        (["${env}", "${interpreter}", "train.py", "${args}"], ["/usr/bin/env", "python", "train.py", *ARGS]),
+        (["train", "${args_no_hyphens}"], ["train", "lr=0.01", "name=a b"]),
+        ("train ${args_no_hyphens}", "train lr=0.01 name='a b'"),
     ],
 )
 def test_values_stand_in_the_command_as_they_are(cluster: Lab, command: Any, expected: Any) -> None:
     parameters = {"lr": {"value": 0.01}, "name": {"value": "a b"}}
     started(cluster, parameters=parameters, run_cap=1, spec={"command": command, "gpus": 1})
     assert job_of(trials()[0]).command == expected
+
+
+def test_a_file_of_wandb_is_a_sweep_after_gpus_are_added(cluster: Lab) -> None:
+    given = {"program": "train.py", "spec": {"gpus": 1}}
+    assert admitted_sweep(SWEEP | given, owner=cluster.user(), now=cluster.now).spec["command"] == [
+        *("python", "train.py", "${args}"),
+    ]
 
 
 def test_a_place_that_is_free_gets_the_next_trial_until_all_have_run(cluster: Lab) -> None:
@@ -427,11 +438,18 @@ def test_trials_train_rest_at_a_rung_and_the_best_ends(cluster: Lab) -> None:
         ({"parameters": {"l r": {"value": 1}}}, "/parameters/l r", "A name is"),
         ({"parameters": {"lr": 3}}, "/parameters/lr", "3 is no parameter"),
         ({"method": "grid"}, "/parameters/lr", "A grid needs its values"),
-        ({"method": "hyperband"}, "/method", "is not one of grid, random, bayes"),
+        ({"method": "hyperband"}, "/method", "is not one of grid, random, bayes, population"),
         ({"metric": {"name": "a:b"}}, "/metric/name", "The name of a metric"),
         ({"metric": {"name": "loss", "goal": "min"}}, "/metric/goal", "is not one of minimize, maximize"),
         ({"early_terminate": {"min_iter": 9, "max_iter": 3}}, "/early_terminate/min_iter", "greater than max_iter"),
         ({"early_terminate": {"min_iter": 1}}, "/early_terminate/max_iter", "required"),
+        (
+            {"parameters": {"a": {"values": [1, 2]}, "b": {"min": 1, "max": 3}}},
+            "/run_cap",
+            "has 6 points: give at most",
+        ),
+        ({"spec": {"command": ["${program}"], "gpus": 1}}, "/program", "give program, as train.py"),
+        ({"spec": {"command": ["a", "${args_json}"], "gpus": 1}}, "/spec/command", "${args_json} is not filled in"),
         ({"run_cap": 0}, "/run_cap", "greater than or equal to 1"),
         ({"runcap": 5}, "/runcap", "Did you mean 'run_cap'?"),
         ({"spec": {"command": "x", "gpus": 1, "array": "0-3"}}, "/spec/array", "leave array out"),

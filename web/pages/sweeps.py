@@ -40,7 +40,7 @@ parameters:
 early_terminate: {min_iter: 500, max_iter: 20000, eta: 3}
 run_cap: 50
 """
-IGNORED = ("kind", "program", "project", "entity", "description")
+IGNORED = ("kind", "project", "entity", "description")
 """Fields of W&B's sweep files that say nothing about the search, as `motley sweep start` has them."""
 
 

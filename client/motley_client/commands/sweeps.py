@@ -16,10 +16,10 @@ from motley_client.terminal import Output, OutputOption, emit, now, sanitized, s
 
 OF_SWEEP = (
     *("name", "method", "metric", "parameters", "early_terminate", "population", "run_cap", "at_a_time", "max_failed"),
-    "seed",
+    *("seed", "program"),
 )
 """Fields of the file beside those of a job."""
-IGNORED = ("kind", "program", "project", "entity", "description")
+IGNORED = ("kind", "project", "entity", "description")
 """Fields of W&B's sweep files that say nothing about the search; `kind: sweep` is our own."""
 
 sweep = typer.Typer(no_args_is_help=True, help="Start, watch and stop searches for good hyper-parameters.")
