@@ -112,7 +112,7 @@ def _points(name: str, colour: str, trials: Sequence[SweepTrial]) -> go.Scatter:
 def rungs_figure(sweep: Sweep, trials: Sequence[SweepTrial], rungs: Sequence[int]) -> Figure:
     """A line for each trial over the rungs that it has reached; that of the best one is thick."""
     shown = [trial for trial in trials if trial.values][-MOST_CURVES:]
-    best = _ranked(sweep, [trial for trial in shown if trial.value is not None])[-1:]
+    best = _ranked(sweep, [trial for trial in shown if _last_value(trial) is not None])[-1:]
     others = [trial for trial in shown if trial not in best]
     traces = [
         go.Scatter(
@@ -126,7 +126,8 @@ def rungs_figure(sweep: Sweep, trials: Sequence[SweepTrial], rungs: Sequence[int
         )
         for name, some in ((OTHERS, others), (BEST, best))
     ]
-    return _figure(traces, x={"title": {"text": "Step"}, "type": "log"}, y={"title": {"text": sweep.metric}})
+    scale = "linear" if sweep.population else "log"
+    return _figure(traces, x={"title": {"text": "Step"}, "type": scale}, y={"title": {"text": sweep.metric}})
 
 
 def parallel_figure(sweep: Sweep, ended: Sequence[SweepTrial], space: Space) -> Figure:
