@@ -5,7 +5,7 @@ A virtual clock, G GPUs; epochs take their recorded seconds, on g GPUs the g^0.8
 takes as long as `--restart` mean epochs. The order of the trials is drawn for each seed. `random` trains each trial to
 its end; `stop` is ASHA that stops what is not among the best 1/eta (Ray Tune's rule: it judges against those that
 reported before, and the first goes on); `promote` is Motley's, which holds it and may let it go on later; `elastic`
-gives the GPUs that no trial wants to the trials that run.
+gives the GPUs that no trial wants to the trials that run, `leaders` to those at the highest rung among them.
 
 Time is in parts of that of `random` on the same seed; regret is the least validation error so far, less the least in
 the table, in points. *Within 1 %* is the time to an accuracy of 99 % of the best; the last column is its difference to
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from gzip import open as open_compressed
 from math import inf
 from statistics import mean
+from types import MappingProxyType
 
 import numpy as np
 
@@ -111,7 +112,7 @@ class Cluster:
     rule: Rule
     rungs: Halving
     gpus: int
-    elastic: bool
+    widths: str
     restart_s: float
     trials: list[Trial] = field(default_factory=list)
     running: list[Trial] = field(default_factory=list)
@@ -150,7 +151,7 @@ class Cluster:
 
     def _train(self) -> None:
         """Until the next trial reaches its rung."""
-        widths = _widths(len(self.running), self.gpus, elastic=self.elastic)
+        widths = _widths([trial.target for trial in self.running], self.gpus, self.widths)
         pairs = list(zip(self.running, widths, strict=True))
         step_s = min(one.left_s / width**SCALING for one, width in pairs)
         self.now, self.gpu_s = self.now + step_s, self.gpu_s + step_s * sum(widths)
@@ -179,22 +180,28 @@ class Cluster:
             self.promoted.append(self.trials[number])
 
 
-def _widths(trials: int, gpus: int, *, elastic: bool) -> list[int]:
-    if not elastic:
-        return [1] * trials
-    least, more = divmod(gpus, trials)
-    return [least + 1] * more + [least] * (trials - more)
+def _widths(targets: Sequence[int], gpus: int, widths: str) -> list[int]:
+    """GPUs of each running trial, of which these are the rungs."""
+    if widths == FIXED:
+        return [1] * len(targets)
+    shared = [place for place, target in enumerate(targets) if widths == EVEN or target == max(targets)]
+    least, more = divmod(gpus - len(targets), len(shared))
+    extra = {place: least + (n < more) for n, place in enumerate(shared)}
+    return [1 + extra.get(place, 0) for place in range(len(targets))]
 
 
-RULES: Mapping[str, tuple[Rule, bool, bool]] = {
-    "random": (to_the_end, False, False),
-    "random, elastic": (to_the_end, False, True),
-    "stop": (stop, True, False),
-    "stop, elastic": (stop, True, True),
-    "promote": (promote, True, False),
-    "promote, elastic": (promote, True, True),
+FIXED, EVEN, LEADERS = "fixed", "even", "leaders"
+Rules = Mapping[str, tuple[Rule, bool, str]]
+RULES: Rules = {
+    "random": (to_the_end, False, FIXED),
+    "random, elastic": (to_the_end, False, EVEN),
+    "stop": (stop, True, FIXED),
+    "stop, elastic": (stop, True, EVEN),
+    "promote": (promote, True, FIXED),
+    "promote, elastic": (promote, True, EVEN),
+    "promote, leaders": (promote, True, LEADERS),
 }
-"""Name → its rule, whether it has rungs, and whether trials grow onto GPUs that no trial wants."""
+"""Name → its rule, whether it has rungs, and which trials grow onto GPUs that no trial wants."""
 
 
 def read_curves() -> list[Curve]:
@@ -208,15 +215,21 @@ def read_curves() -> list[Curve]:
     return [Curve(seconds[trial], error[trial]) for trial in seconds]
 
 
-def replays(curves: Sequence[Curve], seed: int, gpus: int, restart_epochs: float) -> dict[str, Replay]:
+def replays(
+    curves: Sequence[Curve],
+    seed: int,
+    gpus: int,
+    restart_epochs: float,
+    peers: Rules = MappingProxyType({}),
+) -> dict[str, Replay]:
     """Each rule on the trials in the order of this seed."""
     order = np.random.default_rng(seed).permutation(len(curves))
     shuffled = [curves[n] for n in order]
     restart_s = restart_epochs * mean(second for curve in curves for second in curve.seconds)
     whole, rungs = Halving((EPOCHS,), ETA), halving(1, EPOCHS, ETA, len(curves))
     return {
-        name: Cluster(shuffled, rule, rungs if has_rungs else whole, gpus, elastic, restart_s).run()
-        for name, (rule, has_rungs, elastic) in RULES.items()
+        name: Cluster(shuffled, rule, rungs if has_rungs else whole, gpus, widths, restart_s).run()
+        for name, (rule, has_rungs, widths) in {**RULES, **peers}.items()
     }
 
 
@@ -232,14 +245,24 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=30)
     parser.add_argument("--gpus", type=int, default=4)
     parser.add_argument("--restart", type=float, default=2.0, help="mean epochs that a restart takes")
+    parser.add_argument("--peers", action="store_true", help="also the classes of Ray Tune and Syne Tune")
     options = parser.parse_args()
     curves = read_curves()
-    runs = [replays(curves, seed, options.gpus, options.restart) for seed in range(options.seeds)]
+    runs = [
+        replays(curves, seed, options.gpus, options.restart, _peers() if options.peers else {})
+        for seed in range(options.seeds)
+    ]
     least = min(min(curve.error) for curve in curves)
     print("| rule | ends at | within 1 % at | GPU time | restarts | regret at 10 % | 25 % | 50 % | against stop |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |")
-    for name in RULES:
+    for name in runs[0]:
         print(_row(name, runs, least))
+
+
+def _peers() -> Rules:
+    from benchmarks.sweep_peers import peer_rules  # which are installed for this alone
+
+    return peer_rules()
 
 
 def _row(name: str, runs: Sequence[Mapping[str, Replay]], least: float) -> str:
