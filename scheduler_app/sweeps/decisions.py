@@ -71,6 +71,17 @@ def _take_results(trial: SweepTrial, job: JobNow | None, sweep: Sweep, now: date
         trial.values.append(job.milestones[str(step)])
     if job.state in Job.FINAL:
         _take_end(trial, job, sweep, now)
+    elif trial.state == TrialState.RUNNING:
+        trial.message = _of_silence(sweep, job)
+
+
+def _of_silence(sweep: Sweep, job: JobNow) -> str:
+    """What is said of a job that is beyond the first rung or mark and has not told the metric once."""
+    steps = compared_at(sweep)
+    if not steps or job.step < steps[0] or LAST in job.milestones:
+        return ""
+    told = f'progress(step, metrics={{"{sweep.metric}": ...}})'
+    return f"It has passed {steps[0]:,} steps without a value of {sweep.metric}: report it with {told}."
 
 
 def _take_end(trial: SweepTrial, job: JobNow, sweep: Sweep, now: datetime) -> None:

@@ -310,6 +310,22 @@ def test_weights_of_the_better_one_come_over(cluster: Lab) -> None:
         assert weight == pytest.approx(weight_at(cluster, source, begun)), "that of the source, at a step of its own"
 
 
+@pytest.mark.thorough
+def test_stop_leaves_no_process(cluster: Lab) -> None:
+    cluster.policy(round_s=1)
+    sweep = started(cluster, spec={"command": [sys.executable, "-c", TRAINING.replace("rate", "lr")], "gpus": 1})
+    cluster.running(*Job.objects.all())
+    assert cluster.processes()
+    stop_sweep(sweep, actor=cluster.user())
+
+    def stopped() -> bool:
+        sweep.refresh_from_db()
+        return sweep.state == Sweep.State.STOPPED and not cluster.processes()
+
+    cluster.until(stopped)
+    assert {trial.state for trial in trials()} == {TrialState.CANCELLED}
+
+
 def begun_with(lab: Lab, trial: SweepTrial) -> tuple[int, float]:
     """Step and weight with which its first attempt began."""
     file = lab.root / "jobs" / str(trial.job_id) / "work" / "begun.txt"

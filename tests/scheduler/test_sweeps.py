@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -9,9 +10,11 @@ import pytest
 from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
+from accounting_app.models import DailyUsage
+from cluster_app.models import GpuType
 from jobs_app.errors import InvalidSpec
 from jobs_app.lifecycle.commands import cancel_job, release_job
-from jobs_app.models import Job, ProgressCurve, Reason, Sweep, SweepTrial
+from jobs_app.models import Attempt, Budget, Job, ProgressCurve, Reason, Sweep, SweepTrial, Team, TeamQuota
 from jobs_app.submission.submit import spec_of_clone, submit_job
 from scheduler_app.sweeps import advance
 from scheduler_app.sweeps.admission import admitted_sweep
@@ -76,6 +79,17 @@ def reports(lab: Lab, trial: SweepTrial, value: float | None, *, step: int) -> N
 
 def ends(trial: SweepTrial, lab: Lab, state: Job.State = Job.State.SUCCEEDED) -> None:
     Job.objects.filter(pk=trial.job_id).update(state=state, held=False, finished_at=lab.now, message="it ended")
+
+
+def a100() -> GpuType:
+    return GpuType.objects.get()
+
+
+def used_up_budget(lab: Lab) -> None:
+    """Of one GPU-hour a week."""
+    Budget.objects.create(team=lab.team(), gpu_hours=1, period="week", kind="hard")
+    amounts = {"gpu_s": 7200, "work_gpu_s": 7200}
+    DailyUsage.objects.create(team=lab.team(), gpu_type=a100(), day=lab.now.date(), **amounts)
 
 
 # -- trials are jobs ---------------------------------------------------------------------------------------------
@@ -239,6 +253,39 @@ def test_a_trial_without_a_value_has_failed_and_says_what_to_do(cluster: Lab) ->
     turn(cluster)
     assert trials()[0].state == TrialState.FAILED
     assert "ended without a value of val_loss" in trials()[0].message
+
+
+def test_a_metric_that_does_not_come_is_told_while_the_trial_runs(cluster: Lab) -> None:
+    started(cluster, early_terminate=ASHA)
+    Job.objects.filter(pk=trials()[0].job_id).update(step=10)
+    turn(cluster)
+    said = (
+        'It has passed 10 steps without a value of val_loss: report it with progress(step, metrics={"val_loss": ...}).'
+    )
+    assert [trial.message for trial in trials()] == [said, "", ""]
+    reports(cluster, trials()[0], 0.5, step=9)
+    turn(cluster)
+    assert trials()[0].message == ""
+
+
+@pytest.mark.parametrize(
+    ("limit", "most"),
+    [
+        (lambda lab: Team.objects.filter(pk=lab.team().pk).update(max_gpus=1), 1),
+        (lambda lab: TeamQuota.objects.create(team=lab.team(), gpu_type=a100(), gpus=2, borrowing_limit=0), 2),
+        (used_up_budget, 0),
+    ],
+    ids=["limit of the team", "quota", "budget"],
+)
+def test_limits_quotas_and_budgets_hold_for_trials(cluster: Lab, limit: Callable[[Lab], object], most: int) -> None:
+    limit(cluster)
+    started(cluster)
+    cluster.decide()
+    assert Attempt.objects.live().count() == most
+    assert len(trials(TrialState.RUNNING)) == 3, "those beyond wait"
+    waiting = Job.objects.queued()
+    assert waiting.count() == 3 - most
+    assert not waiting.filter(message="").exists()
 
 
 def test_too_many_failed_trials_stop_the_sweep(cluster: Lab) -> None:
