@@ -87,20 +87,24 @@ def _of_silence(sweep: Sweep, job: JobNow) -> str:
 def _take_end(trial: SweepTrial, job: JobNow, sweep: Sweep, now: datetime) -> None:
     state, message = ENDS[Job.State(job.state)], job.message
     trial.value = job.milestones.get(LAST)
-    if state is TrialState.SUCCEEDED and trial.state == TrialState.RESTING:
-        state, message = _of_exit_when_held(sweep, job)
+    if state is TrialState.SUCCEEDED and trial.state == TrialState.RESTING and job.step < _last_step(sweep):
+        state, message = _of_exit_when_held(sweep)
     elif state is TrialState.SUCCEEDED and trial.value is None:
         state, message = TrialState.FAILED, _without_value(sweep, has_diverged=LAST in job.milestones)
     end_trial(trial, state, message if state is not TrialState.SUCCEEDED else "", now)
 
 
-def _of_exit_when_held(sweep: Sweep, job: JobNow) -> tuple[SweepTrial.State, str]:
-    """What an exit with 0 says of a trial that was held; of a population it may have come to its end meanwhile."""
-    if not sweep.population:
-        return TrialState.STOPPED_EARLY, EXITED_AT_A_RUNG
-    if job.step >= sweep.population["max_iter"]:
-        return TrialState.SUCCEEDED, ""
-    return TrialState.FAILED, EXITED_AT_A_RUNG.replace("at a rung", "to save its weights")
+def _of_exit_when_held(sweep: Sweep) -> tuple[SweepTrial.State, str]:
+    """What an exit with 0 says of a trial that was held with steps left."""
+    if sweep.population:
+        return TrialState.FAILED, EXITED_AT_A_RUNG.replace("at a rung", "to save its weights")
+    return TrialState.STOPPED_EARLY, EXITED_AT_A_RUNG
+
+
+def _last_step(sweep: Sweep) -> int:
+    """Of a whole training: a trial that comes to it while it is being held has trained to its end."""
+    given = sweep.population or sweep.early_terminate or {}
+    return int(given.get("max_iter", 0))
 
 
 def _without_value(sweep: Sweep, *, has_diverged: bool) -> str:

@@ -394,6 +394,18 @@ def test_a_program_that_ends_well_when_it_is_held_cannot_go_on_and_is_told_how(c
     assert "exits with 75" in trials()[0].message
 
 
+def test_a_trial_that_comes_to_its_end_while_it_is_being_held_has_succeeded(cluster: Lab) -> None:
+    started(cluster, early_terminate=ASHA)
+    reports(cluster, trials()[0], 0.5, step=10)
+    turn(cluster)
+    assert trials()[0].state == TrialState.RESTING
+    reports(cluster, trials()[0], 0.25, step=90)
+    Job.objects.filter(pk=trials()[0].job_id).update(step=90)
+    ends(trials()[0], cluster)
+    turn(cluster)
+    assert (trials()[0].state, trials()[0].value) == (TrialState.SUCCEEDED, 0.25)
+
+
 def test_of_few_points_no_more_trials_are_made_than_there_are(cluster: Lab) -> None:
     few = {"method": "bayes", "parameters": {"width": {"values": [64, 128]}, "depth": {"min": 1, "max": 3}}}
     asked = {name: value for name, value in (SWEEP | few).items() if name != "run_cap"}
