@@ -98,6 +98,9 @@ def test_cost_and_end_are_shown(ada: Client, lab: Lab) -> None:
     assert (outlook.gpu_hours, outlook.saved_gpu_hours) == (2.0, pytest.approx(18.0))
     assert outlook.ends_at is not None
     page = ada.get(f"/sweeps/{sweep.pk}").content.decode()
+    ids = [f"{trials[1].job_id}", *(f"{trial.job_id}" for trial in trials[2:]), f"{trials[0].job_id}"]
+    assert f"ids={','.join(ids)}" in page
+    assert ada.get(f"/jobs/compare?ids={','.join(ids)}").status_code == 200
     for words in ("2 spent; about 18 saved", "Run the best again", "Continue the best", f"clone={trials[1].job_id}"):
         assert words in page
 

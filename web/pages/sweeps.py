@@ -23,6 +23,7 @@ from scheduler_app.sweeps.parameters import space_of
 from scheduler_app.sweeps.population import changes_in_words
 from scheduler_app.sweeps.trial_spec import compared_at, value_text
 from web.pages.base import DOMAIN_ERRORS, SignedInRequest, paginate, show_error
+from web.pages.job_comparison import MOST_COMPARED
 from web.pages.new_job import parsed_yaml
 from web.pages.sweep_charts import MOST_POINTS, sweep_figures, trials_with_curves
 
@@ -72,12 +73,14 @@ def sweep(request: SignedInRequest, pk: int) -> HttpResponse:
     rungs = compared_at(found)
     drawn = [trial.job_id for trial in trials_with_curves(found, trials)]
     curves = read_metric(drawn, found.metric, MOST_POINTS)
+    table = _table(found, trials)
     context = {
         "sweep": found,
         "counts": counts_of([found])[found.pk],
         "rungs": rungs,
         "place_name": "Mark" if found.population else "Rung",
-        "table": _table(found, trials),
+        "table": table,
+        "compared": _compared(table),
         "left_out": max(len(trials) - SHOWN, 0),
         "names": list(found.parameters),
         "figures": sweep_figures(found, trials, space_of(found.parameters), rungs, curves),
@@ -151,6 +154,12 @@ def _table(found: Sweep, trials: list[SweepTrial]) -> list[tuple[SweepTrial, str
         )
         for trial in best_first
     ]
+
+
+def _compared(table: list[tuple[SweepTrial, str, list[Any], str]]) -> str:
+    """Ids of the first trials of the table whose jobs are not in the archive, for the page that compares jobs."""
+    ids = [str(trial.job_id) for trial, state, _, _ in table if state][:MOST_COMPARED]
+    return ",".join(ids) if len(ids) > 1 else ""
 
 
 def _short(value: Any) -> str:
