@@ -72,12 +72,12 @@ def _take_results(trial: SweepTrial, job: JobNow | None, sweep: Sweep, now: date
     if job.state in Job.FINAL:
         _take_end(trial, job, sweep, now)
     elif trial.state == TrialState.RUNNING:
-        trial.message = _of_silence(sweep, job)
+        trial.message = _of_silence(trial, sweep, job)
 
 
-def _of_silence(sweep: Sweep, job: JobNow) -> str:
-    """What is said of a job that is beyond the first rung or mark and has not told the metric once."""
-    steps = compared_at(sweep)
+def _of_silence(trial: SweepTrial, sweep: Sweep, job: JobNow) -> str:
+    """What is said of a job that is beyond its next rung or mark and has not told the metric once."""
+    steps = compared_at(sweep)[len(trial.values) :]
     if not steps or job.step < steps[0] or LAST in job.milestones:
         return ""
     told = f'progress(step, metrics={{"{sweep.metric}": ...}})'

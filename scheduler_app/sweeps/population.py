@@ -11,7 +11,7 @@ from uuid import UUID
 
 from jobs_app.models import Job, Sweep, SweepTrial
 from scheduler_app.sweeps.parameters import space_of
-from scheduler_app.sweeps.trial_spec import compared_at, value_text
+from scheduler_app.sweeps.trial_spec import compared_at, short_text
 from scheduler_app.sweeps.turn import JobNow, Turn, end_trial, rest, score_of
 from sweeps.population import Member, Replacement, replacements
 from sweeps.successive_halving import FAILED
@@ -58,11 +58,7 @@ def take_over(turn: Turn, heir: Replacement, step: int | None, now: datetime) ->
 def changes_in_words(trial: SweepTrial) -> list[str]:
     """Hyper-parameters that differ from those of its source: lr 0.1 → 0.12."""
     pairs = ((name, before, trial.params.get(name)) for name, before in trial.changes.items())
-    return [f"{name} {_short(before)} → {_short(after)}" for name, before, after in pairs]
-
-
-def _short(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else value_text(value)  # type: ignore[arg-type]
+    return [f"{name} {short_text(before)} → {short_text(after)}" for name, before, after in pairs]
 
 
 def _pending(turn: Turn) -> list[Replacement]:

@@ -88,3 +88,8 @@ def _args(params: Params, written: Callable[[str], str], before: str) -> list[st
 def value_text(value: Value) -> str:
     """The value as a command has it: numbers as Python writes them, true and false as JSON does."""
     return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
+
+
+def short_text(value: Value) -> str:
+    """The value for people: numbers with four digits."""
+    return f"{value:.4g}" if isinstance(value, float) else value_text(value)

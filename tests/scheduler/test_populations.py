@@ -112,6 +112,7 @@ def test_the_worst_is_replaced_by_a_copy_of_the_best_with_its_weights(cluster: L
         assert content.read() == b"weights of trial 1"
     turn(cluster)
     assert (trials()[1].state, job_of(best).held) == (TrialState.RUNNING, False), "it trains on"
+    assert trials()[4].message == ""
     turn(cluster, 3)
     assert len(trials()) == 5
     assert Sweep.objects.get().generation == 1

@@ -21,7 +21,7 @@ from scheduler_app.sweeps.history import counts_of
 from scheduler_app.sweeps.outlook import outlook_of
 from scheduler_app.sweeps.parameters import space_of
 from scheduler_app.sweeps.population import changes_in_words
-from scheduler_app.sweeps.trial_spec import compared_at, value_text
+from scheduler_app.sweeps.trial_spec import compared_at, short_text
 from web.pages.base import DOMAIN_ERRORS, SignedInRequest, paginate, show_error
 from web.pages.job_comparison import MOST_COMPARED
 from web.pages.new_job import parsed_yaml
@@ -149,7 +149,7 @@ def _table(found: Sweep, trials: list[SweepTrial]) -> list[tuple[SweepTrial, str
         (
             trial,
             states.get(trial.job_id, ""),
-            [(name, _short(trial.params.get(name))) for name in found.parameters],
+            [(name, short_text(trial.params.get(name))) for name in found.parameters],
             ", ".join(changes_in_words(trial)),
         )
         for trial in best_first
@@ -160,10 +160,6 @@ def _compared(table: list[tuple[SweepTrial, str, list[Any], str]]) -> str:
     """Ids of the first trials of the table whose jobs are not in the archive, for the page that compares jobs."""
     ids = [str(trial.job_id) for trial, state, _, _ in table if state][:MOST_COMPARED]
     return ",".join(ids) if len(ids) > 1 else ""
-
-
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else value_text(value)
 
 
 def _rank(trial: SweepTrial, sign: int) -> tuple[int, float]:
