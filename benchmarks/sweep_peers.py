@@ -30,7 +30,9 @@ class _Ray:
         self._scheduler = made(metric=METRIC, mode="min", time_attr=TIME, **LIMITS)
         self._seen: dict[int, Any] = {}
 
-    def __call__(self, trials: Sequence[Trial], trial: Trial, rule: Halving) -> tuple[bool, list[int], list[int]]:
+    def __call__(
+        self, trials: Sequence[Trial], trial: Trial, rule: Halving, expected: int
+    ) -> tuple[bool, list[int], list[int]]:
         if trial.number not in self._seen:
             self._seen[trial.number] = SimpleNamespace(trial_id=str(trial.number))
             self._scheduler.on_trial_add(None, self._seen[trial.number])
@@ -47,7 +49,9 @@ class _SyneTune:
         self._scheduler = made(space, metric=METRIC, time_attr=TIME, random_seed=0, **LIMITS)
         self._seen: dict[int, Any] = {}
 
-    def __call__(self, trials: Sequence[Trial], trial: Trial, rule: Halving) -> tuple[bool, list[int], list[int]]:
+    def __call__(
+        self, trials: Sequence[Trial], trial: Trial, rule: Halving, expected: int
+    ) -> tuple[bool, list[int], list[int]]:
         if trial.number not in self._seen:
             made: Any = import_module("syne_tune.backend.trial_status").Trial
             self._seen[trial.number] = made(trial.number, {"x": 0.5}, datetime.now(UTC))
