@@ -20,7 +20,6 @@ OF_EACH_KIND = 15
 """Learning curves that are drawn: of the best trials, and of the newest ones."""
 MOST_POINTS = 60
 """Of a learning curve."""
-BEST, OTHERS = "best", "others"
 Curves = Mapping[UUID, Sequence[tuple[int, float]]]
 """Job → steps and values of the metric."""
 
@@ -58,27 +57,35 @@ def _name_of_curves(sweep: Sweep, trials: Sequence[SweepTrial], curves: Curves) 
 
 
 def curves_figure(sweep: Sweep, trials: Sequence[SweepTrial], curves: Curves) -> Figure | None:
-    """The learning curve of each trial that has one; that of the best is thick. A copy begins where its source was."""
-    shown = [trial for trial in trials if len(curves.get(trial.job_id, ())) > 1]
-    if not shown:
-        return None
-    best = _ranked(sweep, [trial for trial in shown if _last_value(trial) is not None])[-1:]
+    """The learning curve of each trial that has one. A copy begins where its source was."""
+    lines = [(trial, curves.get(trial.job_id, ())) for trial in trials]
+    drawn = [(trial, line) for trial, line in lines if len(line) > 1]
+    return _lines_figure(sweep, drawn, mode="lines", scale="linear") if drawn else None
+
+
+Line = tuple[SweepTrial, Sequence[tuple[int, float | None]]]
+"""A trial with steps and values."""
+
+
+def _lines_figure(sweep: Sweep, lines: Sequence[Line], *, mode: str, scale: str) -> Figure:
+    """A line for each trial, that of the best one thick. All others are one trace: a thousand would take seconds."""
+    best = _ranked(sweep, [trial for trial, _ in lines if _last_value(trial) is not None])[-1:]
+    others = [(trial, line) for trial, line in lines if trial not in best]
     traces = [
         go.Scatter(
-            x=[step for step, _ in curves[trial.job_id]],
-            y=[value for _, value in curves[trial.job_id]],
-            mode="lines",
-            name=f"trial {trial.number}",
+            x=[step for _, line in some for step in (*(step for step, _ in line), None)],
+            y=[value for _, line in some for value in (*(value for _, value in line), None)],
+            text=[text for trial, line in some for text in (*[f"trial {trial.number}"] * len(line), "")],
+            mode=mode,
             showlegend=False,
-            line=_line_of(is_best=trial in best),
+            line={"color": colour, "width": width},
         )
-        for trial in shown
+        for some, colour, width in (
+            (others, OKABE_ITO[0], 1),
+            ([(trial, line) for trial, line in lines if trial in best], OKABE_ITO[1], 3),
+        )
     ]
-    return _figure(traces, x={"title": {"text": "Step"}}, y={"title": {"text": sweep.metric}})
-
-
-def _line_of(*, is_best: bool) -> dict[str, Any]:
-    return {"color": OKABE_ITO[1] if is_best else OKABE_ITO[0], "width": 3 if is_best else 1}
+    return _figure(traces, x={"title": {"text": "Step"}, "type": scale}, y={"title": {"text": sweep.metric}})
 
 
 def _last_value(trial: SweepTrial) -> float | None:
@@ -110,24 +117,10 @@ def _points(name: str, colour: str, trials: Sequence[SweepTrial]) -> go.Scatter:
 
 
 def rungs_figure(sweep: Sweep, trials: Sequence[SweepTrial], rungs: Sequence[int]) -> Figure:
-    """A line for each trial over the rungs that it has reached; that of the best one is thick."""
+    """A line for each trial over the rungs that it has reached."""
     shown = [trial for trial in trials if trial.values][-MOST_CURVES:]
-    best = _ranked(sweep, [trial for trial in shown if _last_value(trial) is not None])[-1:]
-    others = [trial for trial in shown if trial not in best]
-    traces = [
-        go.Scatter(
-            x=[step for trial in some for step in (*rungs[: len(trial.values)], None)],
-            y=[value for trial in some for value in (*trial.values, None)],
-            text=[text for trial in some for text in (*[f"trial {trial.number}"] * len(trial.values), "")],
-            mode="lines+markers",
-            name=name,
-            showlegend=False,
-            line=_line_of(is_best=name == BEST),
-        )
-        for name, some in ((OTHERS, others), (BEST, best))
-    ]
-    scale = "linear" if sweep.population else "log"
-    return _figure(traces, x={"title": {"text": "Step"}, "type": scale}, y={"title": {"text": sweep.metric}})
+    lines = [(trial, list(zip(rungs, trial.values, strict=False))) for trial in shown]
+    return _lines_figure(sweep, lines, mode="lines+markers", scale="linear" if sweep.population else "log")
 
 
 def parallel_figure(sweep: Sweep, ended: Sequence[SweepTrial], space: Space) -> Figure:
