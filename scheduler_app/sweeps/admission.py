@@ -17,8 +17,7 @@ from jobs_app.submission.admission import Admitted
 from jobs_app.submission.fields import PlainText
 from jobs_app.submission.submit import admitted
 from scheduler_app.sweeps.parameters import space_of
-from scheduler_app.sweeps.trial_spec import quoted_twice, spec_of_trial
-from scheduler_app.sweeps.wandb_command import with_program
+from scheduler_app.sweeps.trial_spec import quoted_twice, spec_of_trial, with_program
 from sweeps.population import most_trials
 from sweeps.space import Choice as Values
 from sweeps.space import Params, Range, Space, grid_size

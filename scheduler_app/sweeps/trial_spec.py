@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from shlex import quote
 from typing import Any
 
+from jobs_app.errors import InvalidSpec
 from jobs_app.models import Sweep
 from jobs_app.submission.shell_quotes import first_within_quotes
 from sweeps.population import marks
@@ -15,6 +16,10 @@ from sweeps.successive_halving import Halving, halving
 ARGS, PLAIN_ARGS = "${args}", "${args_no_hyphens}"
 """All values as --lr=0.1, or as lr=0.1, which Hydra takes."""
 SWEEP_TAG = "sweep"
+USUAL_COMMAND = ["${interpreter}", "${program}", ARGS]
+"""Where a file has a program and no command."""
+WANDB_WORD = re.compile(r"\$\{([a-z_]+)(:[^}]*)?\}")
+NEEDS_PROGRAM = "The command has ${program}: give program, as train.py, or write it in the command."
 
 
 def spec_of_trial(sweep: Sweep, number: int, params: Params, spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,3 +98,26 @@ def value_text(value: Value) -> str:
 def short_text(value: Value) -> str:
     """The value for people: numbers with four digits."""
     return f"{value:.4g}" if isinstance(value, float) else value_text(value)
+
+
+def with_program(spec: Mapping[str, Any], program: str | None) -> dict[str, Any]:
+    """The spec with the words of W&B's sweep files filled in; raises `InvalidSpec` for a word that is not filled in.
+
+    A command in a shell line is left as it is: there ${program} is a variable of the shell.
+    """
+    command = spec.get("command", USUAL_COMMAND if program else None)
+    if not isinstance(command, list):
+        return dict(spec)
+    words = {"interpreter": "python", "env": "/usr/bin/env", **({"program": program} if program else {})}
+    return {**spec, "command": [_filled(word, words) for word in command]}
+
+
+def _filled(word: Any, words: Mapping[str, str]) -> Any:
+    if not isinstance(word, str) or word in (ARGS, PLAIN_ARGS) or not (found := WANDB_WORD.fullmatch(word)):
+        return word
+    if found[1] in words and not found[2]:
+        return words[found[1]]
+    if found[1] == "program":
+        raise InvalidSpec.at("/program", "required", NEEDS_PROGRAM)
+    text = f"{word} is not filled in: write {ARGS}, {PLAIN_ARGS} or {{lr}}, or read $MOTLEY_PARAMS, which has JSON."
+    raise InvalidSpec.at("/spec/command", "invalid", text)

@@ -244,6 +244,24 @@ def test_a_trial_that_somebody_releases_goes_on(cluster: Lab) -> None:
     assert not job_of(trials()[0]).held
 
 
+@pytest.mark.thorough
+def test_a_sweep_of_1000_trials_ends_with_the_best_of_all(cluster: Lab) -> None:
+    sweep = started(cluster, run_cap=1000, at_a_time=100, early_terminate={"min_iter": 10, "max_iter": 270, "eta": 3})
+    while sweep.state == Sweep.State.RUNNING:
+        for trial in trials(TrialState.RUNNING):
+            reports(cluster, trial, (trial.number * 617 % 1000) / 1000, step=10 * 3**trial.target)
+            if trial.target == 3:
+                ends(trial, cluster)
+        turn(cluster)
+        sweep.refresh_from_db()
+    assert sweep.state == Sweep.State.FINISHED
+    assert SweepTrial.objects.count() == Job.objects.count() == 1000
+    assert not Job.objects.unfinished().exists()
+    best = SweepTrial.objects.filter(state=TrialState.SUCCEEDED).order_by("value").first()
+    assert best is not None
+    assert best.value == 0
+
+
 # -- failures and stops ------------------------------------------------------------------------------------------
 
 
