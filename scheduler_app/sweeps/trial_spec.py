@@ -87,7 +87,7 @@ def _replaced(text: str, params: Params, written: Callable[[str], str]) -> str:
 
 
 def _args(params: Params, written: Callable[[str], str], before: str) -> list[str]:
-    return [f"{before}{name}={written(value_text(value))}" for name, value in params.items()]
+    return [f"{before}{name}={written(value_text(value))}" for name, value in sorted(params.items())]
 
 
 def value_text(value: Value) -> str:

@@ -154,7 +154,7 @@ def test_a_grid_ends_with_its_points(cluster: Lab) -> None:
     parameters = {"width": {"values": [64, 128]}, "depth": {"min": 1, "max": 2}}
     sweep = started(cluster, method="grid", parameters=parameters, run_cap=100, at_a_time=10)
     assert sweep.run_cap == 4
-    assert [trial.params for trial in trials()] == [{"width": w, "depth": d} for w in (64, 128) for d in (1, 2)]
+    assert [trial.params for trial in trials()] == [{"depth": d, "width": w} for d in (1, 2) for w in (64, 128)]
 
 
 def test_a_turn_without_sweeps_costs_one_query(cluster: Lab) -> None:
