@@ -28,6 +28,7 @@ MEASURES = (
     "submissions",
     "pages",
     "lists",
+    "sweeps",
     "timeline",
 )
 
@@ -90,6 +91,7 @@ def _measures(plans: Path | None) -> dict[str, Callable[[], Sequence[Figure]]]:
         measure_pages,
         measure_rounds,
         measure_submissions,
+        measure_sweeps,
         measure_timeline,
     )
 
@@ -101,6 +103,7 @@ def _measures(plans: Path | None) -> dict[str, Callable[[], Sequence[Figure]]]:
         "large-rounds": measure_large.measure,
         "submissions": measure_submissions.measure,
         "pages": measure_pages.measure,
+        "sweeps": measure_sweeps.measure,
         "timeline": measure_timeline.measure,
         "lists": partial(measure_lists.measure, plans),
     }

@@ -5,7 +5,10 @@ A virtual clock, G GPUs; epochs take their recorded seconds, on g GPUs the g^0.8
 takes as long as `--restart` mean epochs. The order of the trials is drawn for each seed. `random` trains each trial to
 its end; `stop` is ASHA that stops what is not among the best 1/eta (Ray Tune's rule: it judges against those that
 reported before, and the first goes on); `promote` is Motley's, which holds it and may let it go on later; `elastic`
-gives the GPUs that no trial wants to the trials that run.
+gives the GPUs that no trial wants to the trials that run, `leaders` to those at the highest rung among them.
+
+`--table lcdb` replays LCDB instead: up to 20 learners on each of 96 data sets, which learn anew at each rung, from
+three times as much data; a restart takes no more. Its interval is over data sets.
 
 Time is in parts of that of `random` on the same seed; regret is the least validation error so far, less the least in
 the table, in points. *Within 1 %* is the time to an accuracy of 99 % of the best; the last column is its difference to
@@ -19,6 +22,8 @@ from dataclasses import dataclass, field
 from gzip import open as open_compressed
 from math import inf
 from statistics import mean
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -77,16 +82,19 @@ class Replay:
         return next((at for at, found in self.best if found <= error), inf)
 
 
-Rule = Callable[[Sequence[Trial], Trial, Halving], tuple[bool, list[int], list[int]]]
-"""From all trials and the one that has reached its rung: whether it goes on, whom to release, whom to stop."""
+Rule = Callable[[Sequence[Trial], Trial, Halving, int], tuple[bool, list[int], list[int]]]
+"""From all trials so far, the one that has reached its rung, the rungs and how many trials there will be: whether it
+goes on, whom to release, whom to stop."""
 
 
-def to_the_end(trials: Sequence[Trial], trial: Trial, rule: Halving) -> tuple[bool, list[int], list[int]]:
+def to_the_end(
+    trials: Sequence[Trial], trial: Trial, rule: Halving, expected: int
+) -> tuple[bool, list[int], list[int]]:
     """Train each trial to its end."""
     return True, [], []
 
 
-def stop(trials: Sequence[Trial], trial: Trial, rule: Halving) -> tuple[bool, list[int], list[int]]:
+def stop(trials: Sequence[Trial], trial: Trial, rule: Halving, expected: int) -> tuple[bool, list[int], list[int]]:
     """ASHA as Ray Tune has it: one that is worse than the best 1/eta of those before it at the rung is stopped."""
     rung = len(trial.scores) - 1
     before = [one.scores[rung] for one in trials if one is not trial and len(one.scores) > rung]
@@ -94,13 +102,10 @@ def stop(trials: Sequence[Trial], trial: Trial, rule: Halving) -> tuple[bool, li
     return goes_on, [], [] if goes_on else [trial.number]
 
 
-def promote(trials: Sequence[Trial], trial: Trial, rule: Halving) -> tuple[bool, list[int], list[int]]:
+def promote(trials: Sequence[Trial], trial: Trial, rule: Halving, expected: int) -> tuple[bool, list[int], list[int]]:
     """Motley's: it is held unless it is among the best 1/eta, and promoted once it is."""
-    promoted, stopped = decide([one.standing for one in trials], rule, TRIALS)
+    promoted, stopped = decide([one.standing for one in trials], rule, expected)
     return trial.number in promoted, [n for n in promoted if n != trial.number], stopped
-
-
-TRIALS = 69
 
 
 @dataclass
@@ -111,7 +116,7 @@ class Cluster:
     rule: Rule
     rungs: Halving
     gpus: int
-    elastic: bool
+    widths: str
     restart_s: float
     trials: list[Trial] = field(default_factory=list)
     running: list[Trial] = field(default_factory=list)
@@ -150,7 +155,7 @@ class Cluster:
 
     def _train(self) -> None:
         """Until the next trial reaches its rung."""
-        widths = _widths(len(self.running), self.gpus, elastic=self.elastic)
+        widths = _widths([trial.target for trial in self.running], self.gpus, self.widths)
         pairs = list(zip(self.running, widths, strict=True))
         step_s = min(one.left_s / width**SCALING for one, width in pairs)
         self.now, self.gpu_s = self.now + step_s, self.gpu_s + step_s * sum(widths)
@@ -166,7 +171,7 @@ class Cluster:
             self.running.remove(trial)
             trial.is_over = True
             return
-        goes_on, released, stopped = self.rule(self.trials, trial, self.rungs)
+        goes_on, released, stopped = self.rule(self.trials, trial, self.rungs, len(self.curves))
         if goes_on:
             trial.target += 1
             self._begin(trial, 0.0)
@@ -179,22 +184,28 @@ class Cluster:
             self.promoted.append(self.trials[number])
 
 
-def _widths(trials: int, gpus: int, *, elastic: bool) -> list[int]:
-    if not elastic:
-        return [1] * trials
-    least, more = divmod(gpus, trials)
-    return [least + 1] * more + [least] * (trials - more)
+def _widths(targets: Sequence[int], gpus: int, widths: str) -> list[int]:
+    """GPUs of each running trial, of which these are the rungs."""
+    if widths == FIXED:
+        return [1] * len(targets)
+    shared = [place for place, target in enumerate(targets) if widths == EVEN or target == max(targets)]
+    least, more = divmod(gpus - len(targets), len(shared))
+    extra = {place: least + (n < more) for n, place in enumerate(shared)}
+    return [1 + extra.get(place, 0) for place in range(len(targets))]
 
 
-RULES: Mapping[str, tuple[Rule, bool, bool]] = {
-    "random": (to_the_end, False, False),
-    "random, elastic": (to_the_end, False, True),
-    "stop": (stop, True, False),
-    "stop, elastic": (stop, True, True),
-    "promote": (promote, True, False),
-    "promote, elastic": (promote, True, True),
+FIXED, EVEN, LEADERS = "fixed", "even", "leaders"
+Rules = Mapping[str, tuple[Rule, bool, str]]
+RULES: Rules = {
+    "random": (to_the_end, False, FIXED),
+    "random, elastic": (to_the_end, False, EVEN),
+    "stop": (stop, True, FIXED),
+    "stop, elastic": (stop, True, EVEN),
+    "promote": (promote, True, FIXED),
+    "promote, elastic": (promote, True, EVEN),
+    "promote, leaders": (promote, True, LEADERS),
 }
-"""Name → its rule, whether it has rungs, and whether trials grow onto GPUs that no trial wants."""
+"""Name → its rule, whether it has rungs, and which trials grow onto GPUs that no trial wants."""
 
 
 def read_curves() -> list[Curve]:
@@ -208,15 +219,64 @@ def read_curves() -> list[Curve]:
     return [Curve(seconds[trial], error[trial]) for trial in seconds]
 
 
-def replays(curves: Sequence[Curve], seed: int, gpus: int, restart_epochs: float) -> dict[str, Replay]:
-    """Each rule on the trials in the order of this seed."""
-    order = np.random.default_rng(seed).permutation(len(curves))
-    shuffled = [curves[n] for n in order]
+@dataclass(frozen=True)
+class Table:
+    """A recorded search: its trials at rungs, and the same trained at once."""
+
+    curves: Sequence[Curve]
+    rungs: Halving
+    whole: Sequence[Curve]
+    at_once: Halving
+    restart_s: float = 0.0
+
+    @property
+    def least(self) -> float:
+        """The least error of any trial."""
+        return min(min(curve.error) for curve in (*self.curves, *self.whole))
+
+
+def of_digits(curves: Sequence[Curve], restart_epochs: float) -> Table:
     restart_s = restart_epochs * mean(second for curve in curves for second in curve.seconds)
-    whole, rungs = Halving((EPOCHS,), ETA), halving(1, EPOCHS, ETA, len(curves))
+    return Table(curves, halving(1, EPOCHS, ETA, len(curves)), curves, Halving((EPOCHS,), ETA), restart_s)
+
+
+def read_lcdb() -> list[Table]:
+    """A table for each data set of LCDB: learners, which have more of the data at each rung, and learn it anew.
+
+    Of its learners those that were recorded at each size. Sizes are those nearest to the greatest, a third of it, ...
+    """
+    found: dict[str, dict[str, dict[int, tuple[float, float]]]] = {}
+    with open_compressed(reference() / "sweeps" / "lcdb_small.csv.gz", "rt") as file:
+        for row in DictReader(file):
+            at_sizes = found.setdefault(row["openmlid"], {}).setdefault(row["learner"], {})
+            at_sizes[int(row["size_train"])] = float(row["train_s"]), 1 - float(row["valid"])
+    return [of_data_set(list(learners.values())) for learners in found.values()]
+
+
+def of_data_set(learners: Sequence[Mapping[int, tuple[float, float]]]) -> Table:
+    known = sorted({size for learner in learners for size in learner})
+    rungs = halving(min(known), max(known), ETA, len(learners)).rungs
+    sizes = [min(known, key=lambda size, rung=rung: abs(size - rung)) for rung in rungs]  # type: ignore[misc]
+    whole = [learner for learner in learners if set(sizes) <= learner.keys()]
+    curves = [Curve(*zip(*(learner[size] for size in sizes), strict=True)) for learner in whole]
+    at_once = [Curve(curve.seconds[-1:], curve.error[-1:]) for curve in curves]
+    return Table(curves, Halving(tuple(range(1, len(sizes) + 1)), ETA), at_once, Halving((1,), ETA))
+
+
+def replays(table: Table, seed: int, gpus: int, peers: Rules = MappingProxyType({})) -> dict[str, Replay]:
+    """Each rule on the trials in the order of this seed."""
+    order = np.random.default_rng(seed).permutation(len(table.curves))
+    at_rungs, whole = ([curves[n] for n in order] for curves in (table.curves, table.whole))
     return {
-        name: Cluster(shuffled, rule, rungs if has_rungs else whole, gpus, elastic, restart_s).run()
-        for name, (rule, has_rungs, elastic) in RULES.items()
+        name: Cluster(
+            at_rungs if has_rungs else whole,
+            rule,
+            table.rungs if has_rungs else table.at_once,
+            gpus,
+            widths,
+            table.restart_s,
+        ).run()
+        for name, (rule, has_rungs, widths) in {**RULES, **peers}.items()
     }
 
 
@@ -232,39 +292,66 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=30)
     parser.add_argument("--gpus", type=int, default=4)
     parser.add_argument("--restart", type=float, default=2.0, help="mean epochs that a restart takes")
+    parser.add_argument("--peers", action="store_true", help="also the classes of Ray Tune and Syne Tune")
+    parser.add_argument("--table", choices=("digits", "lcdb"), default="digits")
     options = parser.parse_args()
-    curves = read_curves()
-    runs = [replays(curves, seed, options.gpus, options.restart) for seed in range(options.seeds)]
-    least = min(min(curve.error) for curve in curves)
+    tables = read_lcdb() if options.table == "lcdb" else [of_digits(read_curves(), options.restart)]
+    peers = _peers if options.peers else dict
+    runs = [
+        Run(replays(table, seed, options.gpus, peers()), table.least, number if len(tables) > 1 else seed)
+        for number, table in enumerate(tables)
+        for seed in range(options.seeds)
+    ]
     print("| rule | ends at | within 1 % at | GPU time | restarts | regret at 10 % | 25 % | 50 % | against stop |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |")
-    for name in RULES:
-        print(_row(name, runs, least))
+    for name in runs[0].by_rule:
+        print(_row(name, runs))
 
 
-def _row(name: str, runs: Sequence[Mapping[str, Replay]], least: float) -> str:
-    whole = [run["random"] for run in runs]
-    its = [run[name] for run in runs]
-    near = [_near(run, one, least) for run, one in zip(runs, its, strict=True)]
-    of_stop = [_near(run, run["stop"], least) for run in runs]
-    low, high = interval([one - other for one, other in zip(near, of_stop, strict=True)])
+def _peers() -> Rules:
+    from benchmarks.sweep_peers import peer_rules  # which are installed for this alone
+
+    return peer_rules()
+
+
+class Run(NamedTuple):
+    """All rules on one order of one table; runs of a group count as one in the bootstrap."""
+
+    by_rule: Mapping[str, Replay]
+    least: float
+    group: int
+
+    def near(self, name: str) -> float:
+        """When it first had 99 % of the best accuracy, in parts of the time of `random`; 1 if it never had."""
+        whole_s = self.by_rule["random"].ended_s
+        return min(self.by_rule[name].time_to(1 - 0.99 * (1 - self.least)), whole_s) / whole_s
+
+    def regret(self, name: str, part: float) -> float:
+        """In points, after this part of the time of `random`."""
+        error = self.by_rule[name].error_at(part * self.by_rule["random"].ended_s)
+        return 100 * (min(error, 1) - self.least)
+
+
+def _row(name: str, runs: Sequence[Run]) -> str:
+    pairs = [(run.by_rule[name], run.by_rule["random"]) for run in runs]
+    low, high = interval(_of_groups(runs, name))
     cells = (
-        mean(one.ended_s / all_.ended_s for one, all_ in zip(its, whole, strict=True)),
-        mean(near),
-        mean(one.gpu_s / all_.gpu_s for one, all_ in zip(its, whole, strict=True)),
+        mean(one.ended_s / whole.ended_s for one, whole in pairs),
+        mean(run.near(name) for run in runs),
+        mean(one.gpu_s / whole.gpu_s for one, whole in pairs),
     )
-    regrets = [
-        mean(100 * (min(one.error_at(part * all_.ended_s), 1) - least) for one, all_ in zip(its, whole, strict=True))
-        for part in (0.1, 0.25, 0.5)
-    ]
-    restarts = mean(one.restarts for one in its)
+    regrets = [mean(run.regret(name, part) for run in runs) for part in (0.1, 0.25, 0.5)]
+    restarts = mean(one.restarts for one, _ in pairs)
     texts = [f"{cell:.3f}" for cell in cells] + [f"{restarts:.1f}"] + [f"{regret:.2f}" for regret in regrets]
     return f"| {name} | {' | '.join(texts)} | {low:+.3f} to {high:+.3f} |"
 
 
-def _near(run: Mapping[str, Replay], one: Replay, least: float) -> float:
-    """When it first had 99 % of the best accuracy, in parts of the time of `random`; 1 if it never had."""
-    return min(one.time_to(1 - 0.99 * (1 - least)), run["random"].ended_s) / run["random"].ended_s
+def _of_groups(runs: Sequence[Run], name: str) -> list[float]:
+    """How much later than `stop` it was near the best, on average in each group."""
+    later: dict[int, list[float]] = {}
+    for run in runs:
+        later.setdefault(run.group, []).append(run.near(name) - run.near("stop"))
+    return [mean(of_group) for of_group in later.values()]
 
 
 if __name__ == "__main__":

@@ -280,6 +280,7 @@ SPECTACULAR_SETTINGS = {
         "DueTimeOutcome": "jobs_app.models.RecurringRun.Outcome",
         "ParameterType": "jobs_app.recipes.declaration.TYPE_CHOICES",
         "HalvingType": "scheduler_app.sweeps.admission.HALVING_TYPES",
+        "Exploration": "scheduler_app.sweeps.admission.EXPLORATIONS",
         "SweepState": "jobs_app.models.Sweep.State",
         "TrialState": "jobs_app.models.SweepTrial.State",
         "SweepMethod": "jobs_app.models.Sweep.Method",

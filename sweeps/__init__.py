@@ -1,1 +1,1 @@
-"""Hyper-parameter search: spaces, suggestions and successive halving, pure; knows no app, and no Django."""
+"""Hyper-parameter search: spaces, suggestions, successive halving, populations. Pure; knows no app, and no Django."""

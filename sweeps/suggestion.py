@@ -24,6 +24,8 @@ class Method(StrEnum):
     RANDOM = "random"
     BAYES = "bayes"
     """Tree-structured Parzen estimator (Bergstra et al., NeurIPS 2011), by Optuna."""
+    POPULATION = "population"
+    """The first members are random; `sweeps.population` has what follows them."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ def suggest(method: Method, space: Space, seed: int, past: Sequence[PastTrial]) 
 
 
 def _sampler(method: Method, seed: int) -> BaseSampler:
-    if method is Method.RANDOM:
+    if method is not Method.BAYES:
         return RandomSampler(seed=seed)
     return TPESampler(seed=seed, multivariate=True, constant_liar=True, n_startup_trials=STARTUP_TRIALS)
 

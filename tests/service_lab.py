@@ -221,10 +221,14 @@ class Lab:
         """As node/index."""
         return {str(claim.gpu) for claim in GpuClaim.objects.holding().filter(attempt__job=job)}
 
+    def processes(self) -> list[int]:
+        """Of all jobs, with their supervisors."""
+        folders = [AttemptFolder(path) for path in (self.root / "attempts").glob("*")]
+        return [pid for folder in folders for pid in _processes_of(folder)]
+
     def end_everything(self) -> None:
         """No supervisor and no process of a job is left."""
-        folders = [AttemptFolder(path) for path in (self.root / "attempts").glob("*")]
-        while left := [pid for folder in folders for pid in _processes_of(folder)]:
+        while left := self.processes():
             kill(left)
             time.sleep(0.01)
 

@@ -70,6 +70,7 @@ from motley_client.responses import (
     Server,
     Storage,
     Sweep,
+    SweepDetail,
     Team,
     TeamStarts,
     Throughput,
@@ -362,23 +363,23 @@ class Client(Connection):
         """Sweeps of your teams, the newest first."""
         return cast("Iterator[Sweep]", self._pages("sweeps", {"name": name, "team": team}))
 
-    def sweep(self, number: int) -> Sweep:
-        """The sweep with the counts of its trials and the best one."""
-        return cast("Sweep", self._json("GET", url_path("sweeps", number)))
+    def sweep(self, number: int) -> SweepDetail:
+        """The sweep with the counts of its trials, the best one, its cost and its end at the pace so far."""
+        return cast("SweepDetail", self._json("GET", url_path("sweeps", number)))
 
     def trials(self, number: int, *, page_size: int | None = 200) -> Iterator[Trial]:
         """Trials of the sweep by number."""
         return cast("Iterator[Trial]", self._pages(url_path("sweeps", number, "trials"), {"limit": page_size}))
 
-    def start_sweep(self, fields: Spec, *, idempotency_key: str | None = None) -> Sweep:
-        """Start a sweep: `name`, `metric`, `parameters`, `spec`, and if they are not the defaults `method`
-        (grid, random, bayes), `early_terminate`, `run_cap`, `at_a_time`, `max_failed` and `seed`.
+    def start_sweep(self, fields: Spec, *, idempotency_key: str | None = None) -> SweepDetail:
+        """Start a sweep: `name`, `metric`, `parameters`, `spec`, and if they are not the defaults `method` (grid,
+        random, bayes, population), `early_terminate`, `population`, `run_cap`, `at_a_time`, `max_failed` and `seed`.
         """
-        return cast("Sweep", self._json("POST", "sweeps", json=dict(fields), headers=_key(idempotency_key)))
+        return cast("SweepDetail", self._json("POST", "sweeps", json=dict(fields), headers=_key(idempotency_key)))
 
-    def stop_sweep(self, number: int) -> Sweep:
+    def stop_sweep(self, number: int) -> SweepDetail:
         """Stop it: its open trials are cancelled, and no other is started."""
-        return cast("Sweep", self._json("POST", url_path("sweeps", number, "stop")))
+        return cast("SweepDetail", self._json("POST", url_path("sweeps", number, "stop")))
 
     def delete_sweep(self, number: int) -> None:
         """Delete a sweep that has ended, with the record of its trials; their jobs stay."""

@@ -1113,7 +1113,11 @@ class SweepMetric(TypedDict):
 
 
 class Trial(TypedDict):
-    """A trial of a sweep; `values` are those of the metric at the rungs that it has reached."""
+    """A trial of a sweep; `values` are those of the metric at the rungs that it has reached.
+
+    In a population: `source` is the trial with whose weights it began, at `source_step`, and `changes` has the values
+    of that one where they differ; `replaces` is the trial whose place it took.
+    """
 
     number: int
     job: str
@@ -1122,6 +1126,10 @@ class Trial(TypedDict):
     value: float | None
     values: list[float]
     rung: int
+    source: int | None
+    source_step: int | None
+    replaces: int | None
+    changes: dict[str, Any]
     message: str
     created_at: str
     ended_at: str | None
@@ -1140,6 +1148,7 @@ class Sweep(TypedDict):
     metric: SweepMetric
     parameters: dict[str, Any]
     early_terminate: dict[str, Any] | None
+    population: dict[str, Any] | None
     rungs: list[int]
     run_cap: int
     at_a_time: int
@@ -1150,6 +1159,14 @@ class Sweep(TypedDict):
     ended_at: str | None
     trials: dict[str, int]
     best: Trial | None
+
+
+class SweepDetail(Sweep):
+    """A sweep with its cost; `ends_at` is at the pace so far."""
+
+    gpu_hours: float
+    saved_gpu_hours: float | None
+    ends_at: str | None
 
 
 class CodeArchive(TypedDict):

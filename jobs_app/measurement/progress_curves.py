@@ -115,6 +115,27 @@ def read_curves(jobs: Iterable[UUID]) -> dict[UUID, list[PointOfTime]]:
     return {job: list(with_rates([_of_json(point) for point in points])) for job, points in stored}
 
 
+def read_metric(jobs: Iterable[UUID], name: str, most: int) -> dict[UUID, list[MetricPoint]]:
+    """Steps and values of one metric, at most so many of each job, evenly chosen; one query."""
+    stored = ProgressCurve.objects.filter(job__in=list(jobs)).values_list("job", "points")
+    return {job: _thinned([*_of_metric(points, name)], most) for job, points in stored}
+
+
+def _of_metric(points: Iterable[Sequence[Any]], name: str) -> Iterable[MetricPoint]:
+    for point in points:
+        if name in (told := _metrics_in(point)):
+            step, value = told[name]
+            yield step, value
+        elif name == "loss" and point[2] is not None:
+            yield point[1], point[2]
+
+
+def _thinned(points: list[MetricPoint], most: int) -> list[MetricPoint]:
+    """Every n-th point, and the last."""
+    every = -(-len(points) // most) or 1
+    return points[(len(points) - 1) % every :: every]
+
+
 def with_rates(points: Sequence[CurvePoint]) -> Iterable[PointOfTime]:
     """Rates between points; none where steps went back, as after a restart from a checkpoint."""
     if points:

@@ -37,6 +37,7 @@ class Sweep(models.Model):
         GRID = "grid", "grid"
         RANDOM = "random", "random"
         BAYES = "bayes", "bayes"
+        POPULATION = "population", "population"
 
     class Goal(models.TextChoices):
         MINIMIZE = "minimize", "minimize"
@@ -54,6 +55,10 @@ class Sweep(models.Model):
     early_terminate = models.JSONField(
         null=True, blank=True, help_text="Rungs at which only the best go on; null: every trial runs to its end."
     )
+    population = models.JSONField(
+        null=True, blank=True, help_text="Size, interval and exploration of population-based training; null: none."
+    )
+    generation = models.PositiveIntegerField(default=0, help_text="Marks of the population that are decided.")
     run_cap = models.PositiveIntegerField(help_text="Most trials.")
     at_a_time = models.PositiveIntegerField(help_text="Most trials that run or wait for GPUs.")
     max_failed = models.PositiveIntegerField(help_text="Failed trials after which it is stopped.")
@@ -94,9 +99,10 @@ class SweepTrial(models.Model):
 
     class State(models.TextChoices):
         RUNNING = "running", "running"
-        RESTING = "resting", "held at a rung"
+        RESTING = "resting", "held"
         SUCCEEDED = "succeeded", "succeeded"
         STOPPED_EARLY = "stopped_early", "stopped early"
+        REPLACED = "replaced", "replaced"
         FAILED = "failed", "failed"
         CANCELLED = "cancelled", "cancelled"
 
@@ -110,6 +116,18 @@ class SweepTrial(models.Model):
     values = models.JSONField(default=list, blank=True, help_text="Of the metric at each rung that it has reached.")
     target = models.PositiveIntegerField(default=0, help_text="Number of the rung to which it may run.")
     value = models.FloatField(null=True, blank=True, help_text="Of the metric at its end, or where it was stopped.")
+    source = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Number of the trial with whose weights it began; null: with none."
+    )
+    source_step = models.PositiveBigIntegerField(null=True, blank=True, help_text="Step of these weights.")
+    replaces = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Number of the trial whose place in the population it took."
+    )
+    born = models.PositiveIntegerField(default=0, help_text="Marks of the population that were decided before it.")
+    changes = models.JSONField(
+        default=dict, blank=True, help_text="Hyper-parameters in which it differs from its source → the source's value."
+    )
+    resting_since = models.DateTimeField(null=True, blank=True, help_text="When it was last held.")
     message = models.CharField(max_length=300, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     ended_at = models.DateTimeField(null=True, blank=True)
@@ -117,7 +135,10 @@ class SweepTrial(models.Model):
     class Meta:
         ordering = ("number",)
         indexes = [models.Index(fields=("job_id",), name="sweep_trial_by_job")]
-        constraints = [models.UniqueConstraint(fields=("sweep", "number"), name="sweep_trial_once_per_number")]
+        constraints = [
+            models.UniqueConstraint(fields=("sweep", "number"), name="sweep_trial_once_per_number"),
+            models.UniqueConstraint(fields=("sweep", "replaces"), name="sweep_trial_replaced_once"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.sweep_id} #{self.number}"

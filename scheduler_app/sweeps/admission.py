@@ -1,6 +1,6 @@
 """Admission of a sweep: its fields, its space, and its first trial as a job of the cluster."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from secrets import randbelow
 from typing import Any
@@ -17,14 +17,18 @@ from jobs_app.submission.admission import Admitted
 from jobs_app.submission.fields import PlainText
 from jobs_app.submission.submit import admitted
 from scheduler_app.sweeps.parameters import space_of
-from scheduler_app.sweeps.trial_spec import quoted_twice, spec_of_trial
+from scheduler_app.sweeps.trial_spec import quoted_twice, spec_of_trial, with_program
+from sweeps.population import most_trials
 from sweeps.space import Choice as Values
 from sweeps.space import Params, Range, Space, grid_size
 from web.rest.bodies import Strict, Text
-from web.rest.choices import Choice
+from web.rest.choices import Choice, guess_of, shortened
 from web.rest.errors import Fault, faults_of
 
 NAMED_LIKE = "The name of a metric has up to 60 letters, digits and _ . / @ + -."
+EXPLORATIONS = [("perturb", "hyper-parameters near those of the better one"), ("none", "the same ones")]
+MOST_MEMBERS, MOST_MARKS = 64, 60
+"""Of a population. A job tells 64 values at marks."""
 HALVING_TYPES = [("asha", "asynchronous successive halving")]
 MOST_VALUES_OF_BAYES = 300
 """Of all choices together: the sampler's time grows with them."""
@@ -61,6 +65,36 @@ class HalvingSpec(Strict):
         return attrs
 
 
+class PopulationSpec(Strict):
+    """Population-based training: at each interval copies of the best members take the places of the worst ones."""
+
+    size = serializers.IntegerField(min_value=2, max_value=MOST_MEMBERS, help_text="Members that train at a time.")
+    interval = serializers.IntegerField(
+        min_value=1, max_value=10**15, help_text="Steps after which members are compared."
+    )
+    max_iter = serializers.IntegerField(min_value=1, max_value=10**15, help_text="Steps of a whole training.")
+    explore = Choice(
+        EXPLORATIONS,
+        default="perturb",
+        help_text="`perturb`: a copy has hyper-parameters near those of the better member; `none`: the same ones.",
+    )
+    keep = serializers.ListField(
+        child=serializers.CharField(max_length=64),
+        default=list,
+        help_text="Parameters that stay with the weights, as the width of the network.",
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        interval, most = attrs["interval"], attrs["max_iter"]
+        if interval >= most:
+            raise serializers.ValidationError({"interval": "It must be less than max_iter, or nobody is replaced."})
+        if (most - 1) // interval > MOST_MARKS:
+            least = -(-most // (MOST_MARKS + 1))
+            text = f"There would be more than {MOST_MARKS} intervals until max_iter: give at least {least:,}."
+            raise serializers.ValidationError({"interval": text})
+        return attrs
+
+
 class SweepSpec(Strict):
     """A sweep to start: the spec of its jobs, and how hyper-parameters are searched."""
 
@@ -72,18 +106,33 @@ class SweepSpec(Strict):
         "uniform, q_uniform (with q), log_uniform_values."
     )
     early_terminate = HalvingSpec(required=False, allow_null=True, default=None)
+    population = PopulationSpec(
+        required=False, allow_null=True, default=None, help_text="Of the method `population`, which needs it."
+    )
     run_cap = serializers.IntegerField(
         min_value=1,
         max_value=LARGEST_SWEEP,
         required=False,
-        help_text=f"Most trials. Default: {USUAL_RUN_CAP}, or the points of the space; of a grid, all of them.",
+        help_text=f"Most trials. Default: {USUAL_RUN_CAP}, or the points of the space; of a grid, all of them; of a "
+        "population, its members and all that can take their places.",
     )
-    at_a_time = serializers.IntegerField(min_value=1, max_value=LARGEST_SWEEP, default=USUAL_AT_A_TIME)
+    at_a_time = serializers.IntegerField(
+        min_value=1,
+        max_value=LARGEST_SWEEP,
+        required=False,
+        help_text=f"Most trials that run or wait for GPUs. Default: {USUAL_AT_A_TIME}, or the size of the population.",
+    )
     max_failed = serializers.IntegerField(
         min_value=0, max_value=LARGEST_SWEEP, default=5, help_text="With one more failed trial it is stopped."
     )
     seed = serializers.IntegerField(
         min_value=0, max_value=GREATEST_SEED, required=False, help_text="Default: a random one, which the answer has."
+    )
+    program = serializers.CharField(
+        required=False,
+        max_length=500,
+        help_text="As in W&B's sweep files: what ${program} stands for in a command that is a list. Without a command "
+        "it is run with ${args}.",
     )
     spec = serializers.JSONField(
         help_text="As of a job, without `array`, `begin_time` and `deadline`. In the command {lr} stands for the "
@@ -97,9 +146,11 @@ def admitted_sweep(asked: Any, *, owner: User, now: datetime) -> Sweep:
     if not body.is_valid():
         raise InvalidSpec(faults_of(body.errors))
     fields: dict[str, Any] = body.validated_data
+    if isinstance(fields["spec"], Mapping):
+        fields["spec"] = with_program(fields["spec"], fields.get("program"))
     space = space_of(fields["parameters"])
     _refuse_slow_search(fields["method"], space)
-    size = _grid_size(fields["method"], space)
+    _check_population(fields, space)
     sweep = Sweep(
         owner=owner,
         name=fields["name"],
@@ -108,8 +159,9 @@ def admitted_sweep(asked: Any, *, owner: User, now: datetime) -> Sweep:
         goal=fields["metric"]["goal"],
         parameters=fields["parameters"],
         early_terminate=fields["early_terminate"] and dict(fields["early_terminate"]),
-        run_cap=min(fields.get("run_cap") or size or min(USUAL_RUN_CAP, _points(space)), size or LARGEST_SWEEP),
-        at_a_time=fields["at_a_time"],
+        population=fields["population"] and dict(fields["population"]),
+        run_cap=_run_cap(fields, space),
+        at_a_time=fields.get("at_a_time") or (fields["population"] or {}).get("size", USUAL_AT_A_TIME),
         max_failed=fields["max_failed"],
         seed=fields.get("seed", randbelow(GREATEST_SEED)),
         spec=_stored(fields["spec"]),
@@ -159,6 +211,49 @@ def _grid_size(method: str, space: Space) -> int | None:
         text = f"The grid has {size:,} points, and a sweep at most {LARGEST_SWEEP:,} trials: choose method: random."
         raise InvalidSpec.at("/parameters", "too_many", text)
     return size
+
+
+def _run_cap(fields: Mapping[str, Any], space: Space) -> int:
+    """Most trials: as asked, or the usual number; of a grid no more than its points."""
+    asked = fields.get("run_cap")
+    if (given := fields["population"]) is not None:
+        return asked or min(most_trials(given["size"], given["interval"], given["max_iter"]), LARGEST_SWEEP)
+    size = _grid_size(fields["method"], space)
+    if asked and size is None and asked > (points := _points(space)):
+        text = f"The space has {points:,} points: give at most so many, more values, or leave run_cap out."
+        raise InvalidSpec.at("/run_cap", "too_many", text)
+    return min(asked or size or min(USUAL_RUN_CAP, _points(space)), size or LARGEST_SWEEP)
+
+
+def _check_population(fields: Mapping[str, Any], space: Space) -> None:
+    """Refuse fields of other methods beside a population, and a population beside another method."""
+    faults = [
+        Fault(pointer=pointer, code="population", detail=detail)
+        for pointer, detail in _population_faults(fields, fields["population"], space)
+    ]
+    if faults:
+        raise InvalidSpec(faults)
+
+
+def _population_faults(
+    fields: Mapping[str, Any], given: Mapping[str, Any] | None, space: Space
+) -> Iterator[tuple[str, str]]:
+    is_method = fields["method"] == Sweep.Method.POPULATION
+    if given is None:
+        if is_method:
+            yield "/population", "The method population needs it: {size: 8, interval: 500, max_iter: 10000}."
+        return
+    if not is_method:
+        yield "/population", "It is of the method population alone: write method: population, or leave it out."
+        return
+    if fields["early_terminate"]:
+        yield "/early_terminate", "A population replaces its worst members: leave early_terminate out."
+    for name in ("run_cap", "at_a_time"):
+        if fields.get(name, given["size"]) < given["size"]:
+            yield f"/{name}", f"It is at least population.size, {given['size']}: leave it out, or give more."
+    for name in given["keep"]:
+        if name not in space:
+            yield "/population/keep", f"{shortened(name)} is no parameter of the sweep.{guess_of(name, space)}"
 
 
 def _points(space: Space) -> int:

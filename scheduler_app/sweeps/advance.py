@@ -6,8 +6,9 @@ of a turn is written in one transaction, or nothing is, and the next turn comes 
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
@@ -17,12 +18,12 @@ from accounting_app.fairness.budgets import with_budget_notes
 from jobs_app.errors import InvalidSpec, JobIsFinished, JobIsNotHeld
 from jobs_app.lifecycle.commands import cancel_job, hold_job, release_job
 from jobs_app.models import Job, ProgressCurve, Sweep, SweepTrial
-from jobs_app.submission.admission import Admitted
 from jobs_app.submission.submit import enter
 from scheduler_app.recurring_jobs.admission import why_owner_is_gone
 from scheduler_app.sweeps.admission import admitted_trial
-from scheduler_app.sweeps.turn import CHANGING, JobNow, Turn, decide_turn
-from sweeps.space import Params
+from scheduler_app.sweeps.decisions import decide_turn
+from scheduler_app.sweeps.turn import CHANGING, JobNow, Turn
+from scheduler_app.sweeps.weights import NewTrial, heir_with_weights
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,10 @@ LONGEST_S = 0.5
 """Time of a turn after which no other sweep is begun: engines wait meanwhile."""
 MOST_PER_TURN = 4
 """Sweeps that one turn looks after: the others come in the next, half a second later."""
+
+
+class _Overtaken(Exception):
+    """Another scheduler, or a user, has changed the sweep since it was read: nothing of the turn is written."""
 
 
 def advance_sweeps(now: datetime) -> None:
@@ -54,10 +59,13 @@ def _advance(pk: int, now: datetime) -> None:
     if read is None:
         return
     turn = decide_turn(*read, _why_none(read[0]), now)
-    new = _admitted(turn, now)
-    with transaction.atomic():
-        if _claim(turn, now):
-            _write(turn, new, now)
+    try:
+        with _new_trials(turn, now) as new, transaction.atomic():
+            if not _claim(turn, now):
+                raise _Overtaken
+            _write(turn, new)
+    except _Overtaken:
+        return
 
 
 # -- read --------------------------------------------------------------------------------------------------------
@@ -77,8 +85,8 @@ def _jobs_of(trials: Iterable[SweepTrial]) -> dict[UUID, JobNow]:
     jobs = Job.objects.filter(pk__in=ids).order_by()
     reported = dict(ProgressCurve.objects.filter(job__in=ids).values_list("job", "milestones"))
     return {
-        job.pk: JobNow(job.state, job.held, job.hold_next, job.message, reported.get(job.pk, {}))
-        for job in jobs.only("state", "held", "hold_next", "message")
+        job.pk: JobNow(job.state, job.held, job.hold_next, job.step, job.message, reported.get(job.pk, {}))
+        for job in jobs.only("state", "held", "hold_next", "step", "message")
     }
 
 
@@ -92,23 +100,34 @@ def _why_none(sweep: Sweep) -> str:
 # -- write -------------------------------------------------------------------------------------------------------
 
 
-def _admitted(turn: Turn, now: datetime) -> list[tuple[Params, Admitted]]:
-    """The jobs of new trials; if one is refused, as for a storage that is gone, the sweep is stopped and says why."""
+@contextmanager
+def _new_trials(turn: Turn, now: datetime) -> Iterator[list[NewTrial]]:
+    """New trials with their jobs; if one is refused, as for a storage that is gone, the sweep is stopped and says why.
+
+    Copies of weights with which they begin are removed if the block fails.
+    """
+    with ExitStack() as copies:
+        try:
+            new = [*_suggested(turn, now), *copies.enter_context(heir_with_weights(turn, now))]
+        except InvalidSpec as error:
+            turn.sweep.state, turn.sweep.message = Sweep.State.STOPPING, f"Its next trial is refused: {error}"[:500]
+            new = []
+        noted = with_budget_notes([one.job for one in new], now)
+        yield [replace(one, job=job) for one, job in zip(new, noted, strict=True)]
+
+
+def _suggested(turn: Turn, now: datetime) -> list[NewTrial]:
+    rows = [SweepTrial(sweep=turn.sweep, params=params, created_at=now) for params in turn.suggested]
     first = len(turn.trials)
-    try:
-        jobs = [admitted_trial(turn.sweep, first + n, params) for n, params in enumerate(turn.suggested)]
-    except InvalidSpec as error:
-        turn.sweep.state, turn.sweep.message = Sweep.State.STOPPING, f"Its next trial is refused: {error}"[:500]
-        return []
-    return list(zip(turn.suggested, with_budget_notes(jobs, now), strict=True))
+    return [NewTrial(row, admitted_trial(turn.sweep, first + n, row.params)) for n, row in enumerate(rows)]
 
 
 def _claim(turn: Turn, now: datetime) -> bool:
     """Store the sweep, unless another scheduler or a user has changed it since it was read."""
     unchanged = Sweep.objects.filter(pk=turn.sweep.pk, state=turn.state_seen, advanced_at=turn.advanced_at_seen)
     sweep = turn.sweep
-    columns = {"state": sweep.state, "message": sweep.message, "ended_at": sweep.ended_at, "advanced_at": now}
-    return bool(unchanged.update(**columns))
+    columns = {name: getattr(sweep, name) for name in ("state", "message", "generation", "ended_at")}
+    return bool(unchanged.update(**columns, advanced_at=now))
 
 
 def _why(sweep: Sweep, trial: SweepTrial) -> str:
@@ -124,14 +143,11 @@ def _command(trials: Sequence[SweepTrial], command: Callable[[Job, SweepTrial], 
                 command(job, trial)
 
 
-def _write(turn: Turn, new: Sequence[tuple[Params, Admitted]], now: datetime) -> None:
+def _write(turn: Turn, new: Sequence[NewTrial]) -> None:
     SweepTrial.objects.bulk_update(turn.changed, CHANGING, batch_size=500)
     _command(turn.hold, lambda job, trial: hold_job(job, actor=None, because=_why(turn.sweep, trial)))
     _command(turn.release, lambda job, _: release_job(job, actor=None))
     _command(turn.cancel, lambda job, trial: cancel_job(job, actor=None, because=_why(turn.sweep, trial)))
-    first = len(turn.trials)
-    made = [(params, enter(job)) for params, job in new]
-    SweepTrial.objects.bulk_create(
-        SweepTrial(sweep=turn.sweep, number=first + n, job_id=job.pk, params=params, created_at=now)
-        for n, (params, job) in enumerate(made)
-    )
+    for number, one in enumerate(new, start=len(turn.trials)):
+        one.row.number, one.row.job_id = number, enter(one.job).pk
+    SweepTrial.objects.bulk_create(one.row for one in new)

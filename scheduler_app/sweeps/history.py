@@ -1,12 +1,11 @@
 """What has become of sweeps: counts of trials by state, and the best one."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import NamedTuple
 
 from django.db.models import Count, OuterRef, QuerySet, Subquery
 
 from jobs_app.models import Sweep, SweepTrial
-from scheduler_app.sweeps.trial_spec import rule_of
 
 
 class SweepCounts(NamedTuple):
@@ -18,12 +17,6 @@ class SweepCounts(NamedTuple):
     @property
     def ended(self) -> int:
         return sum(count for state, count in self.by_state.items() if state not in SweepTrial.OPEN)
-
-
-def rungs_of(sweep: Sweep) -> Sequence[int]:
-    """Steps of its rungs; empty if each trial runs to its end."""
-    rule = rule_of(sweep)
-    return rule.rungs if rule else ()
 
 
 def counts_of(sweeps: Collection[Sweep]) -> dict[int, SweepCounts]:

@@ -28,7 +28,10 @@ EXAMPLES = "{min: 0.0001, max: 0.1}, {values: [64, 128]} or {value: 3}"
 
 
 def space_of(parameters: Any) -> Space:
-    """The search space of `parameters`; raises `InvalidSpec` with every fault."""
+    """The search space of `parameters`, by name: not every database keeps the order of the file.
+
+    Raises `InvalidSpec` with every fault.
+    """
     if not isinstance(parameters, Mapping) or not parameters:
         raise InvalidSpec.at("/parameters", "invalid", f"Give at least one parameter, as lr: {EXAMPLES}.")
     if len(parameters) > MOST_PARAMETERS:
@@ -42,7 +45,7 @@ def space_of(parameters: Any) -> Space:
             faults.append(Fault(pointer=f"/parameters/{str(name)[:64]}", code="invalid", detail=str(error)))
     if faults:
         raise InvalidSpec(faults)
-    return space
+    return dict(sorted(space.items()))
 
 
 def _name(name: Any) -> str:

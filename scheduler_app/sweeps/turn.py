@@ -1,37 +1,17 @@
-"""A turn of a sweep, decided from its rows: results at rungs, promotions, stops and the next suggestions. Pure."""
+"""A turn of a sweep: its rows as they are to be stored, and what is done with its jobs."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
-from uuid import UUID
 
-from jobs_app.measurement.progress_curves import LAST
-from jobs_app.models import Job, Sweep, SweepTrial
-from scheduler_app.sweeps.parameters import space_of
-from scheduler_app.sweeps.trial_spec import rule_of
+from jobs_app.models import Sweep, SweepTrial
+from sweeps.population import Replacement
 from sweeps.space import Params
-from sweeps.successive_halving import FAILED, Decision, Halving, Standing, decide
-from sweeps.suggestion import Method, PastTrial, suggest
+from sweeps.successive_halving import FAILED
 
-MOST_STARTED, MOST_CANCELLED = 4, 20
-"""Trials in one turn of a sweep, so that engines are heard in between."""
-LONG_SWEEP = 50
-"""Trials from which on `bayes` starts one in a turn: a suggestion takes a tenth of a second or two."""
-CHANGING = ("state", "values", "target", "value", "message", "ended_at")
+CHANGING = ("state", "values", "target", "value", "resting_since", "message", "ended_at")
 """Columns of a trial that a turn may change."""
-State, TrialState = Sweep.State, SweepTrial.State
-ENDS = {
-    Job.State.SUCCEEDED: TrialState.SUCCEEDED,
-    Job.State.FAILED: TrialState.FAILED,
-    Job.State.TIMED_OUT: TrialState.FAILED,
-    Job.State.CANCELLED: TrialState.CANCELLED,
-}
-
-
-EXITED_AT_A_RUNG = (
-    "It exited with 0 when it was held at a rung: a program that saves at SIGTERM and has work left exits with 75."
-)
 
 
 class JobNow(NamedTuple):
@@ -40,6 +20,7 @@ class JobNow(NamedTuple):
     state: str
     held: bool
     hold_next: bool
+    step: int
     message: str
     milestones: Mapping[str, float | None]
     """Steps of rungs → value of the metric; `last`: the last one that it reported."""
@@ -58,6 +39,8 @@ class Turn:
     cancel: list[SweepTrial] = field(default_factory=list)
     suggested: list[Params] = field(default_factory=list)
     """Hyper-parameters of the trials that are started."""
+    heir: Replacement | None = None
+    """The trial that is started with the weights of another, whose job rests: one in a turn, for they are copied."""
     _seen: dict[int, tuple[Any, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -77,166 +60,20 @@ def _columns(trial: SweepTrial) -> tuple[Any, ...]:
     return (tuple(trial.values), *(getattr(trial, name) for name in CHANGING if name != "values"))
 
 
-def decide_turn(
-    sweep: Sweep, trials: list[SweepTrial], jobs: Mapping[UUID, JobNow], why_none: str, now: datetime
-) -> Turn:
-    """What becomes of the trials, from the rows alone, which are changed in memory.
-
-    `why_none`: why nothing may be submitted in the owner's name; empty if it may.
-    """
-    turn = Turn(sweep, trials, sweep.state, sweep.advanced_at)
-    rule = rule_of(sweep)
-    for trial in trials:
-        if trial.is_open:
-            _take_results(trial, jobs.get(trial.job_id), sweep, rule, now)
-    if sweep.state == State.RUNNING and (why := _of_failures(sweep, trials) or why_none):
-        sweep.state, sweep.message = State.STOPPING, why
-    if sweep.state == State.STOPPING:
-        _cancel_open(turn, now)
-    else:
-        if rule:
-            _apply(decide(_standings(sweep, trials), rule, sweep.run_cap), turn, now)
-        turn.suggested = _suggestions(sweep, trials)
-    _end_when_done(turn, now)
-    return turn
-
-
-def _take_results(trial: SweepTrial, job: JobNow | None, sweep: Sweep, rule: Halving | None, now: datetime) -> None:
-    """Values at rungs in order, and the end of the job."""
-    if job is None:
-        _end(trial, TrialState.CANCELLED, "Its job is in the archive.", now)
-        return
-    if trial.state == TrialState.RESTING and not job.held and not job.hold_next and job.state not in Job.FINAL:
-        trial.state, trial.target, trial.message = TrialState.RUNNING, trial.target + 1, ""  # somebody released the job
-    steps = rule.rungs if rule else ()
-    for step in steps[len(trial.values) : trial.target + 1]:
-        if str(step) not in job.milestones:
-            break
-        trial.values.append(job.milestones[str(step)])
-    if job.state in Job.FINAL:
-        _take_end(trial, job, sweep, now)
-
-
-def _take_end(trial: SweepTrial, job: JobNow, sweep: Sweep, now: datetime) -> None:
-    state, message = ENDS[Job.State(job.state)], job.message
-    trial.value = job.milestones.get(LAST)
-    if state is TrialState.SUCCEEDED and trial.state == TrialState.RESTING:
-        state, message = TrialState.STOPPED_EARLY, EXITED_AT_A_RUNG
-    elif state is TrialState.SUCCEEDED and trial.value is None:
-        state, message = TrialState.FAILED, _without_value(sweep, has_diverged=LAST in job.milestones)
-    _end(trial, state, message if state is not TrialState.SUCCEEDED else "", now)
-
-
-def _without_value(sweep: Sweep, *, has_diverged: bool) -> str:
-    if has_diverged:
-        return f"Its {sweep.metric} was no finite number at its end: the training has diverged."
-    return f"It ended without a value of {sweep.metric}: report it with progress(step, metrics=...)."
-
-
-def _end(trial: SweepTrial, state: SweepTrial.State, message: str, now: datetime) -> None:
+def end_trial(trial: SweepTrial, state: SweepTrial.State, message: str, now: datetime) -> None:
     trial.state, trial.message, trial.ended_at = state, message[:300], now
     if trial.value is None and trial.values:
         trial.value = trial.values[-1]
 
 
-def _of_failures(sweep: Sweep, trials: Sequence[SweepTrial]) -> str:
-    """What is said of a sweep with too many failed trials; empty if they are few."""
-    failed = [trial for trial in trials if trial.state == TrialState.FAILED]
-    if len(failed) <= sweep.max_failed:
-        return ""
-    many = f"{len(failed)} trials failed, and max_failed is {sweep.max_failed}."
-    return f"{many} Trial {failed[-1].number}: {failed[-1].message}"[:500]
+def rest(turn: Turn, trial: SweepTrial, why: str, now: datetime) -> None:
+    """Hold its job, which saves and leaves its GPUs."""
+    trial.state, trial.message, trial.resting_since = SweepTrial.State.RESTING, why, now
+    turn.hold.append(trial)
 
 
-def _cancel_open(turn: Turn, now: datetime) -> None:
-    for trial in turn.open_trials[:MOST_CANCELLED]:
-        turn.cancel.append(trial)
-        _end(trial, TrialState.CANCELLED, "The sweep was stopped.", now)
-
-
-def _standings(sweep: Sweep, trials: Iterable[SweepTrial]) -> list[Standing]:
-    return [_standing(sweep, trial) for trial in trials]
-
-
-def _standing(sweep: Sweep, trial: SweepTrial) -> Standing:
-    """Scores at the rungs; a trial that ended before its rung counts there with its last value, or as failed."""
-    scores = [_score(sweep, value) for value in trial.values]
-    if trial.state == TrialState.SUCCEEDED and len(scores) <= trial.target:
-        scores.append(_score(sweep, trial.value))
-    elif trial.state in (TrialState.FAILED, TrialState.CANCELLED):
-        scores.append(FAILED)  # after its last rung: it leaves its place there
-    return Standing(trial.number, tuple(scores), trial.target, not trial.is_open)
-
-
-def _score(sweep: Sweep, value: float | None) -> float:
+def score_of(sweep: Sweep, value: float | None) -> float:
     """The value with a sign, so that lower is better; one that is no finite number counts as failed."""
     if value is None:
         return FAILED
     return -value if sweep.goal == Sweep.Goal.MAXIMIZE else value
-
-
-def _apply(decision: Decision, turn: Turn, now: datetime) -> None:
-    """Promoted trials go on or are released, others at their rung are held, and those without a chance cancelled."""
-    promoted, stopped = set(decision.promoted), set(decision.stopped)
-    for trial in turn.open_trials:
-        if trial.number in promoted:
-            if trial.state == TrialState.RESTING:
-                turn.release.append(trial)
-            trial.state, trial.target, trial.message = TrialState.RUNNING, trial.target + 1, ""
-        elif trial.number in stopped:
-            turn.cancel.append(trial)
-            _end(trial, TrialState.STOPPED_EARLY, _of_stop(turn, trial), now)
-        elif trial.state == TrialState.RUNNING and _standing(turn.sweep, trial).is_waiting and not _at_top(turn, trial):
-            trial.state, trial.message = TrialState.RESTING, _of_stop(turn, trial)
-            turn.hold.append(trial)
-
-
-def _of_stop(turn: Turn, trial: SweepTrial) -> str:
-    rule = rule_of(turn.sweep)
-    assert rule is not None  # noqa: S101 - there was a decision
-    value = "not finite" if trial.values[-1] is None else f"{trial.values[-1]:.6g}"
-    steps = f"{rule.rungs[trial.target]:,} steps"
-    return f"Not among the best 1/{rule.eta} after {steps}: {turn.sweep.metric} {value}."
-
-
-def _at_top(turn: Turn, trial: SweepTrial) -> bool:
-    """Whether it has reached the last rung, and runs to its end."""
-    rule = rule_of(turn.sweep)
-    return rule is None or trial.target >= len(rule.rungs) - 1
-
-
-def _suggestions(sweep: Sweep, trials: Sequence[SweepTrial]) -> list[Params]:
-    """Hyper-parameters of the trials for which there is room, each with those before it as running."""
-    running = sum(trial.state == TrialState.RUNNING for trial in trials)
-    most = MOST_STARTED if sweep.method != Sweep.Method.BAYES or len(trials) < LONG_SWEEP else 1
-    room = min(sweep.at_a_time - running, sweep.run_cap - len(trials), most)
-    if room <= 0:
-        return []
-    space, rule = space_of(sweep.parameters), rule_of(sweep)
-    past = [_past(sweep, trial, rule) for trial in trials]
-    for _ in range(room):
-        past.append(PastTrial(suggest(Method(sweep.method), space, sweep.seed, past)))
-    return [trial.params for trial in past[len(trials) :]]
-
-
-def _past(sweep: Sweep, trial: SweepTrial, rule: Halving | None) -> PastTrial:
-    rungs = zip(rule.rungs if rule else (), trial.values, strict=False)
-    at_rungs = {step: _score(sweep, value) for step, value in rungs if value is not None}
-    ended_well = trial.state == TrialState.SUCCEEDED and trial.value is not None
-    score = _score(sweep, trial.value) if ended_well and trial.value is not None else None
-    return PastTrial(trial.params, score, at_rungs, is_over=not trial.is_open)
-
-
-def _end_when_done(turn: Turn, now: datetime) -> None:
-    """End it when no trial is open; those at a rung are over when none runs and none will come."""
-    sweep = turn.sweep
-    is_busy = turn.suggested or len(turn.trials) < sweep.run_cap
-    if sweep.state == State.RUNNING and not is_busy:
-        if all(trial.state == TrialState.RESTING for trial in turn.open_trials):
-            for trial in turn.open_trials[:MOST_CANCELLED]:
-                turn.cancel.append(trial)
-                _end(trial, TrialState.STOPPED_EARLY, _of_stop(turn, trial), now)
-        if not turn.open_trials:
-            sweep.state, sweep.ended_at = State.FINISHED, now
-    elif sweep.state == State.STOPPING and not turn.open_trials:
-        sweep.state, sweep.ended_at = State.STOPPED, now

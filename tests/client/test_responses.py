@@ -37,6 +37,7 @@ OTHER_NAMES = {
     "RecipeDetail": "RecipeInFull",
     "RoundDetail": "RoundInFull",
     "Server": "AgentAnswer",
+    "SweepDetail": "SweepInFull",
     "TeamStarts": "StartsAnswer",
     "Usage": "UsageRow",
     "UsageReport": "UsageAnswer",

@@ -59,6 +59,23 @@ def test_it_is_started_listed_shown_stopped_and_deleted(service: Live, motley: M
     assert motley("sweep", "show", "lr-search").exit_code == 4
 
 
+def test_a_population_is_shown_with_whose_weights_its_members_have(
+    service: Live, motley: Motley, tmp_path: Path
+) -> None:
+    path = tmp_path / "sweep.yaml"
+    given = "population: {size: 3, interval: 500, max_iter: 2000}"
+    path.write_text(FILE.replace("method: random", "method: population").replace("run_cap: 3", given))
+    assert motley("sweep", "start", str(path)).exit_code == 0
+    Sweep.objects.update(advanced_at="2026-01-01T00:00Z")
+    advance_sweeps(timezone.now())
+    new = {"lr": 0.012, "width": 64}
+    SweepTrial.objects.filter(number=2).update(source=1, source_step=510, replaces=0, changes={"lr": 0.01}, params=new)
+    assert "of trial 1, step 510: lr 0.01 → 0.012" in motley("sweep", "trials", "lr-search").stdout
+    shown = motley("sweep", "show", "lr-search").stdout
+    for words in ("500, 1,000, 1,500 steps", "3 members; copies of the best quarter", "0 spent"):
+        assert words in shown
+
+
 def test_faults_name_the_field(service: Live, motley: Motley, tmp_path: Path) -> None:
     path = tmp_path / "bad.yaml"
     path.write_text(FILE.replace("run_cap", "runcap"))

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -9,9 +10,11 @@ import pytest
 from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
+from accounting_app.models import DailyUsage
+from cluster_app.models import GpuType
 from jobs_app.errors import InvalidSpec
 from jobs_app.lifecycle.commands import cancel_job, release_job
-from jobs_app.models import Job, ProgressCurve, Reason, Sweep, SweepTrial
+from jobs_app.models import Attempt, Budget, Job, ProgressCurve, Reason, Sweep, SweepTrial, Team, TeamQuota
 from jobs_app.submission.submit import spec_of_clone, submit_job
 from scheduler_app.sweeps import advance
 from scheduler_app.sweeps.admission import admitted_sweep
@@ -33,6 +36,7 @@ SWEEP = {
     "seed": 1,
     "spec": {"command": "train --lr {lr} --width {width}", "gpus": 1},
 }
+ARGS = ["--lr=0.01", "--name=a b"]
 ASHA = {"min_iter": 10, "max_iter": 90, "eta": 3}
 
 
@@ -77,6 +81,17 @@ def ends(trial: SweepTrial, lab: Lab, state: Job.State = Job.State.SUCCEEDED) ->
     Job.objects.filter(pk=trial.job_id).update(state=state, held=False, finished_at=lab.now, message="it ended")
 
 
+def a100() -> GpuType:
+    return GpuType.objects.get()
+
+
+def used_up_budget(lab: Lab) -> None:
+    """Of one GPU-hour a week."""
+    Budget.objects.create(team=lab.team(), gpu_hours=1, period="week", kind="hard")
+    amounts = {"gpu_s": 7200, "work_gpu_s": 7200}
+    DailyUsage.objects.create(team=lab.team(), gpu_type=a100(), day=lab.now.date(), **amounts)
+
+
 # -- trials are jobs ---------------------------------------------------------------------------------------------
 
 
@@ -104,12 +119,22 @@ def test_a_copy_of_a_trial_has_its_hyper_parameters(cluster: Lab) -> None:
         ("train ${args} --out $HOME/{x} ${lr} {print}", "train --lr=0.01 --name='a b' --out $HOME/{x} ${lr} {print}"),
         ("train --name {name}", "train --name 'a b'"),
         (["train", "${args}", "{name}"], ["train", "--lr=0.01", "--name=a b", "a b"]),
+        (["${env}", "${interpreter}", "train.py", "${args}"], ["/usr/bin/env", "python", "train.py", *ARGS]),
+        (["train", "${args_no_hyphens}"], ["train", "lr=0.01", "name=a b"]),
+        ("train ${args_no_hyphens}", "train lr=0.01 name='a b'"),
     ],
 )
 def test_values_stand_in_the_command_as_they_are(cluster: Lab, command: Any, expected: Any) -> None:
     parameters = {"lr": {"value": 0.01}, "name": {"value": "a b"}}
     started(cluster, parameters=parameters, run_cap=1, spec={"command": command, "gpus": 1})
     assert job_of(trials()[0]).command == expected
+
+
+def test_a_file_of_wandb_is_a_sweep_after_gpus_are_added(cluster: Lab) -> None:
+    given = {"program": "train.py", "spec": {"gpus": 1}}
+    assert admitted_sweep(SWEEP | given, owner=cluster.user(), now=cluster.now).spec["command"] == [
+        *("python", "train.py", "${args}"),
+    ]
 
 
 def test_a_place_that_is_free_gets_the_next_trial_until_all_have_run(cluster: Lab) -> None:
@@ -129,7 +154,7 @@ def test_a_grid_ends_with_its_points(cluster: Lab) -> None:
     parameters = {"width": {"values": [64, 128]}, "depth": {"min": 1, "max": 2}}
     sweep = started(cluster, method="grid", parameters=parameters, run_cap=100, at_a_time=10)
     assert sweep.run_cap == 4
-    assert [trial.params for trial in trials()] == [{"width": w, "depth": d} for w in (64, 128) for d in (1, 2)]
+    assert [trial.params for trial in trials()] == [{"depth": d, "width": w} for d in (1, 2) for w in (64, 128)]
 
 
 def test_a_turn_without_sweeps_costs_one_query(cluster: Lab) -> None:
@@ -219,6 +244,24 @@ def test_a_trial_that_somebody_releases_goes_on(cluster: Lab) -> None:
     assert not job_of(trials()[0]).held
 
 
+@pytest.mark.thorough
+def test_a_sweep_of_1000_trials_ends_with_the_best_of_all(cluster: Lab) -> None:
+    sweep = started(cluster, run_cap=1000, at_a_time=100, early_terminate={"min_iter": 10, "max_iter": 270, "eta": 3})
+    while sweep.state == Sweep.State.RUNNING:
+        for trial in trials(TrialState.RUNNING):
+            reports(cluster, trial, (trial.number * 617 % 1000) / 1000, step=10 * 3**trial.target)
+            if trial.target == 3:
+                ends(trial, cluster)
+        turn(cluster)
+        sweep.refresh_from_db()
+    assert sweep.state == Sweep.State.FINISHED
+    assert SweepTrial.objects.count() == Job.objects.count() == 1000
+    assert not Job.objects.unfinished().exists()
+    best = SweepTrial.objects.filter(state=TrialState.SUCCEEDED).order_by("value").first()
+    assert best is not None
+    assert best.value == 0
+
+
 # -- failures and stops ------------------------------------------------------------------------------------------
 
 
@@ -228,6 +271,39 @@ def test_a_trial_without_a_value_has_failed_and_says_what_to_do(cluster: Lab) ->
     turn(cluster)
     assert trials()[0].state == TrialState.FAILED
     assert "ended without a value of val_loss" in trials()[0].message
+
+
+def test_a_metric_that_does_not_come_is_told_while_the_trial_runs(cluster: Lab) -> None:
+    started(cluster, early_terminate=ASHA)
+    Job.objects.filter(pk=trials()[0].job_id).update(step=10)
+    turn(cluster)
+    said = (
+        'It has passed 10 steps without a value of val_loss: report it with progress(step, metrics={"val_loss": ...}).'
+    )
+    assert [trial.message for trial in trials()] == [said, "", ""]
+    reports(cluster, trials()[0], 0.5, step=9)
+    turn(cluster)
+    assert trials()[0].message == ""
+
+
+@pytest.mark.parametrize(
+    ("limit", "most"),
+    [
+        (lambda lab: Team.objects.filter(pk=lab.team().pk).update(max_gpus=1), 1),
+        (lambda lab: TeamQuota.objects.create(team=lab.team(), gpu_type=a100(), gpus=2, borrowing_limit=0), 2),
+        (used_up_budget, 0),
+    ],
+    ids=["limit of the team", "quota", "budget"],
+)
+def test_limits_quotas_and_budgets_hold_for_trials(cluster: Lab, limit: Callable[[Lab], object], most: int) -> None:
+    limit(cluster)
+    started(cluster)
+    cluster.decide()
+    assert Attempt.objects.live().count() == most
+    assert len(trials(TrialState.RUNNING)) == 3, "those beyond wait"
+    waiting = Job.objects.queued()
+    assert waiting.count() == 3 - most
+    assert not waiting.filter(message="").exists()
 
 
 def test_too_many_failed_trials_stop_the_sweep(cluster: Lab) -> None:
@@ -336,6 +412,18 @@ def test_a_program_that_ends_well_when_it_is_held_cannot_go_on_and_is_told_how(c
     assert "exits with 75" in trials()[0].message
 
 
+def test_a_trial_that_comes_to_its_end_while_it_is_being_held_has_succeeded(cluster: Lab) -> None:
+    started(cluster, early_terminate=ASHA)
+    reports(cluster, trials()[0], 0.5, step=10)
+    turn(cluster)
+    assert trials()[0].state == TrialState.RESTING
+    reports(cluster, trials()[0], 0.25, step=90)
+    Job.objects.filter(pk=trials()[0].job_id).update(step=90)
+    ends(trials()[0], cluster)
+    turn(cluster)
+    assert (trials()[0].state, trials()[0].value) == (TrialState.SUCCEEDED, 0.25)
+
+
 def test_of_few_points_no_more_trials_are_made_than_there_are(cluster: Lab) -> None:
     few = {"method": "bayes", "parameters": {"width": {"values": [64, 128]}, "depth": {"min": 1, "max": 3}}}
     asked = {name: value for name, value in (SWEEP | few).items() if name != "run_cap"}
@@ -427,11 +515,18 @@ def test_trials_train_rest_at_a_rung_and_the_best_ends(cluster: Lab) -> None:
         ({"parameters": {"l r": {"value": 1}}}, "/parameters/l r", "A name is"),
         ({"parameters": {"lr": 3}}, "/parameters/lr", "3 is no parameter"),
         ({"method": "grid"}, "/parameters/lr", "A grid needs its values"),
-        ({"method": "hyperband"}, "/method", "is not one of grid, random, bayes"),
+        ({"method": "hyperband"}, "/method", "is not one of grid, random, bayes, population"),
         ({"metric": {"name": "a:b"}}, "/metric/name", "The name of a metric"),
         ({"metric": {"name": "loss", "goal": "min"}}, "/metric/goal", "is not one of minimize, maximize"),
         ({"early_terminate": {"min_iter": 9, "max_iter": 3}}, "/early_terminate/min_iter", "greater than max_iter"),
         ({"early_terminate": {"min_iter": 1}}, "/early_terminate/max_iter", "required"),
+        (
+            {"parameters": {"a": {"values": [1, 2]}, "b": {"min": 1, "max": 3}}},
+            "/run_cap",
+            "has 6 points: give at most",
+        ),
+        ({"spec": {"command": ["${program}"], "gpus": 1}}, "/program", "give program, as train.py"),
+        ({"spec": {"command": ["a", "${args_json}"], "gpus": 1}}, "/spec/command", "${args_json} is not filled in"),
         ({"run_cap": 0}, "/run_cap", "greater than or equal to 1"),
         ({"runcap": 5}, "/runcap", "Did you mean 'run_cap'?"),
         ({"spec": {"command": "x", "gpus": 1, "array": "0-3"}}, "/spec/array", "leave array out"),

@@ -90,6 +90,39 @@ def test_trials_run_once_and_come_to_the_same_results_though_the_scheduler_is_ki
     assert best["value"] == min(row["value"] or 0 for row in found if row["state"] == "succeeded")
 
 
+@pytest.mark.thorough
+def test_a_population_loses_and_repeats_nothing_though_the_scheduler_is_killed(four_gpus: Service) -> None:
+    slow = TRAINING.replace("    step += 1\n", "    step += 1\n    time.sleep(0.1)\n").replace(
+        "import os", "import time, os"
+    )
+    sweep = four_gpus.client.start_sweep(
+        {
+            "name": "population",
+            "method": "population",
+            "metric": {"name": "error"},
+            "parameters": LR,
+            "population": {"size": 4, "interval": 30, "max_iter": 90},
+            "seed": 7,
+            "spec": {"command": [sys.executable, "-c", slow], "gpus": 1, "team": "vision"},
+        }
+    )["id"]
+    for trials in (4, 5):
+        wait_for("trials have started", lambda n=trials: _started(four_gpus.client, sweep) >= n)
+        kill_all(wait_for("a scheduler works", lambda: four_gpus.processes("manage.py schedule")))
+    wait_for("it has finished", lambda: _state(four_gpus.client, sweep) == "finished")
+    found = list(four_gpus.client.trials(sweep))
+    assert four_gpus.python(OVERLAPS) == 0
+    assert len({row["job"] for row in found}) == len(found) > 4
+    heirs = [row for row in found if row["source"] is not None]
+    assert len({row["replaces"] for row in heirs}) == len(heirs) == len(found) - 4
+    assert {row["state"] for row in found} <= {"succeeded", "replaced"}
+    for row in found:
+        trace = four_gpus.trace(row["job"])
+        last = 90 if row["state"] == "succeeded" else trace[-1]
+        assert trace == list(range(trace[0], last + 1)), "no step is lost or repeated"
+        assert (trace[0] > 30) == (row["source"] is not None), "it goes on from where its source was"
+
+
 def _started(client: Client, sweep: int) -> int:
     return sum(client.sweep(sweep)["trials"].values())
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.sweeps import EPOCHS, Curve, interval, replays
+from benchmarks.sweeps import EPOCHS, Curve, interval, of_data_set, of_digits, replays
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def curves() -> list[Curve]:
 
 
 def test_each_rule_finds_the_best_and_early_termination_takes_less_time(curves: list[Curve]) -> None:
-    runs = replays(curves, seed=0, gpus=4, restart_epochs=2)
+    runs = replays(of_digits(curves, restart_epochs=2), seed=0, gpus=4)
     assert runs["random"].gpu_s == pytest.approx(69 * EPOCHS)
     assert runs["random"].ended_s == pytest.approx(18 * EPOCHS)
     least = min(min(curve.error) for curve in curves)
@@ -28,8 +28,17 @@ def test_each_rule_finds_the_best_and_early_termination_takes_less_time(curves: 
 
 
 def test_a_restart_is_paid_for(curves: list[Curve]) -> None:
-    free, dear = (replays(curves, seed=0, gpus=1, restart_epochs=epochs)["promote"] for epochs in (0, 10))
+    free, dear = (replays(of_digits(curves, epochs), seed=0, gpus=1)["promote"] for epochs in (0, 10))
     assert dear.gpu_s == pytest.approx(free.gpu_s + 10 * free.restarts)
+
+
+def test_learners_that_begin_anew_pay_for_each_rung_alone() -> None:
+    """Nine learners on 16, 48 and 144 examples, which take 1, 3 and 9 seconds."""
+    table = of_data_set([{16: (1, 0.9 - n / 100), 48: (3, 0.8 - n / 100), 144: (9, 0.7 - n / 100)} for n in range(9)])
+    runs = replays(table, seed=0, gpus=1)
+    assert runs["random"].gpu_s == 9 * 9
+    assert 9 * 1 + 3 * 3 + 9 <= runs["promote"].gpu_s <= runs["random"].gpu_s / 1.5
+    assert runs["promote"].error_at(np.inf) == runs["random"].error_at(np.inf) == table.least
 
 
 def test_the_interval_of_equal_differences_is_a_point() -> None:

@@ -1,5 +1,7 @@
 """REST: sweeps (`/sweeps`) and their trials: start, list, show, stop, delete."""
 
+from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 import django_filters
@@ -14,9 +16,11 @@ from rest_framework.response import Response
 from jobs_app.models import Sweep, SweepTrial
 from jobs_app.permissions import NotForJobs, caller
 from jobs_app.submission.idempotency import IDEMPOTENCY_KEY, KeyedRequest
-from scheduler_app.sweeps.admission import HalvingSpec, MetricSpec, SweepSpec, admitted_sweep
+from scheduler_app.sweeps.admission import HalvingSpec, MetricSpec, PopulationSpec, SweepSpec, admitted_sweep
 from scheduler_app.sweeps.editing import delete_sweep, start_sweep, stop_sweep
-from scheduler_app.sweeps.history import SweepCounts, counts_of, rungs_of
+from scheduler_app.sweeps.history import SweepCounts, counts_of
+from scheduler_app.sweeps.outlook import Outlook, outlook_of
+from scheduler_app.sweeps.trial_spec import compared_at
 from web.rest.pagination import NewestFirst, OldestFirst
 from web.rest.parsers import LARGEST_SPEC_BYTES
 from web.rest.representation import FIELDS, ShowMany, fields_wanted, single
@@ -26,9 +30,12 @@ class SweepCountsAnswer(serializers.Serializer[Any]):
     """Trials of a sweep by state."""
 
     running = serializers.IntegerField(help_text="They run, or wait for GPUs.")
-    resting = serializers.IntegerField(help_text="Held at a rung: they go on if later trials turn out worse.")
+    resting = serializers.IntegerField(
+        help_text="Held at a rung: they go on if later trials turn out worse; or a member of a population."
+    )
     succeeded = serializers.IntegerField()
     stopped_early = serializers.IntegerField()
+    replaced = serializers.IntegerField(help_text="In a population: copies of better ones took their places.")
     failed = serializers.IntegerField()
     cancelled = serializers.IntegerField()
 
@@ -42,12 +49,13 @@ class TrialAnswer(serializers.ModelSerializer[SweepTrial]):
     class Meta:
         model = SweepTrial
         fields: tuple[str, ...] = (
-            *("number", "job", "params", "state", "value", "values", "rung", "message", "created_at", "ended_at"),
+            *("number", "job", "params", "state", "value", "values", "rung", "source", "source_step", "replaces"),
+            *("changes", "message", "created_at", "ended_at"),
         )
         read_only_fields = fields
         extra_kwargs = {
             "params": {"help_text": "Hyper-parameter → value."},
-            "values": {"help_text": "Of the metric at each rung that it has reached."},
+            "values": {"help_text": "Of the metric at each rung or mark that it, or its source, has reached."},
         }
 
     @extend_schema_field(serializers.IntegerField(help_text="Number of the rung to which it may run, from 0 on."))
@@ -62,6 +70,7 @@ class SweepAnswer(serializers.ModelSerializer[Sweep]):
     owner = serializers.CharField(source="owner.username", help_text="Its trials are jobs of this person.")
     metric = serializers.SerializerMethodField()
     early_terminate = serializers.SerializerMethodField()
+    population = serializers.SerializerMethodField()
     rungs = serializers.SerializerMethodField()
     trials = serializers.SerializerMethodField()
     best = serializers.SerializerMethodField()
@@ -70,7 +79,7 @@ class SweepAnswer(serializers.ModelSerializer[Sweep]):
         model = Sweep
         fields: tuple[str, ...] = (
             *("id", "name", "team", "owner", "state", "message", "method", "metric", "parameters", "early_terminate"),
-            *("rungs", "run_cap", "at_a_time", "max_failed", "seed", "spec", "created_at", "ended_at"),
+            *("population", "rungs", "run_cap", "at_a_time", "max_failed", "seed", "spec", "created_at", "ended_at"),
             *("trials", "best"),
         )
         read_only_fields = fields
@@ -83,11 +92,18 @@ class SweepAnswer(serializers.ModelSerializer[Sweep]):
     def get_early_terminate(self, sweep: Sweep) -> Any:
         return sweep.early_terminate
 
+    @extend_schema_field(PopulationSpec(allow_null=True))
+    def get_population(self, sweep: Sweep) -> Any:
+        return sweep.population
+
     @extend_schema_field(
-        serializers.ListField(child=serializers.IntegerField(), help_text="Steps of each rung; empty: there are none.")
+        serializers.ListField(
+            child=serializers.IntegerField(),
+            help_text="Steps of each rung, or of each mark of a population; empty: there are none.",
+        )
     )
     def get_rungs(self, sweep: Sweep) -> list[int]:
-        return list(rungs_of(sweep))
+        return list(compared_at(sweep))
 
     @extend_schema_field(SweepCountsAnswer)
     def get_trials(self, sweep: Sweep) -> dict[str, int]:
@@ -101,6 +117,46 @@ class SweepAnswer(serializers.ModelSerializer[Sweep]):
     def _counts(self, sweep: Sweep) -> SweepCounts:
         found: SweepCounts = self.context["counts"]()[sweep.pk]
         return found
+
+
+class SweepInFull(SweepAnswer):
+    """A sweep with its cost and its end."""
+
+    gpu_hours = serializers.SerializerMethodField()
+    saved_gpu_hours = serializers.SerializerMethodField()
+    ends_at = serializers.SerializerMethodField()
+
+    class Meta(SweepAnswer.Meta):
+        fields = (*SweepAnswer.Meta.fields, "gpu_hours", "saved_gpu_hours", "ends_at")
+        read_only_fields = fields
+
+    @extend_schema_field(serializers.FloatField(help_text="Spent so far, of jobs that are not in the archive."))
+    def get_gpu_hours(self, sweep: Sweep) -> float:
+        return self._outlook.gpu_hours
+
+    @extend_schema_field(
+        serializers.FloatField(
+            allow_null=True,
+            help_text="Estimate: what trials that were stopped early would have taken to max_iter, at their own cost "
+            "of a step. Null: nothing is stopped early.",
+        )
+    )
+    def get_saved_gpu_hours(self, sweep: Sweep) -> float | None:
+        return self._outlook.saved_gpu_hours
+
+    @extend_schema_field(
+        serializers.DateTimeField(
+            allow_null=True, help_text="At the pace so far; null: it has ended, or has just begun."
+        )
+    )
+    def get_ends_at(self, sweep: Sweep) -> datetime | None:
+        return self._outlook.ends_at
+
+    @cached_property
+    def _outlook(self) -> Outlook:
+        sweep = self.instance
+        assert isinstance(sweep, Sweep)  # noqa: S101 - of one sweep
+        return outlook_of(sweep, list(sweep.trials.all()), timezone.now())
 
 
 class SweepFilter(django_filters.FilterSet):  # type: ignore[misc]
@@ -142,13 +198,13 @@ class SweepViewSet(ShowMany[Sweep], viewsets.GenericViewSet[Sweep]):
 
         return {**super().get_serializer_context(), "counts": read}
 
-    @extend_schema(summary="Get a sweep", responses={200: SweepAnswer}, parameters=[FIELDS])
+    @extend_schema(summary="Get a sweep", responses={200: SweepInFull}, parameters=[FIELDS])
     def retrieve(self, request: Request, pk: str) -> Response:
         """Get a sweep with the counts of its trials and the best one so far."""
         return single(request, _shown(self.get_object()))
 
     @extend_schema(
-        summary="Start a sweep", request=SweepSpec, responses={201: SweepAnswer}, parameters=[IDEMPOTENCY_KEY]
+        summary="Start a sweep", request=SweepSpec, responses={201: SweepInFull}, parameters=[IDEMPOTENCY_KEY]
     )
     def create(self, request: Request) -> Response:
         """Start a sweep. Its trials are ordinary jobs of the caller, submitted a few at a time."""
@@ -170,7 +226,7 @@ class SweepViewSet(ShowMany[Sweep], viewsets.GenericViewSet[Sweep]):
         delete_sweep(self.get_object(), actor=caller(request))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
-    @extend_schema(summary="Stop a sweep", request=None, responses={200: SweepAnswer})
+    @extend_schema(summary="Stop a sweep", request=None, responses={200: SweepInFull})
     @action(detail=True, methods=["post"])
     def stop(self, request: Request, pk: str) -> Response:
         """Stop a sweep: no trial is started any more, and those that run, wait or are held are cancelled."""
@@ -193,7 +249,7 @@ class SweepViewSet(ShowMany[Sweep], viewsets.GenericViewSet[Sweep]):
 
 
 def _shown(sweep: Sweep) -> dict[str, Any]:
-    answer: dict[str, Any] = SweepAnswer(context={"counts": lambda: counts_of([sweep])}).to_representation(sweep)
+    answer: dict[str, Any] = dict(SweepInFull(sweep, context={"counts": lambda: counts_of([sweep])}).data)
     return answer
 
 

@@ -1,10 +1,11 @@
-"""Plotly figures of a sweep: results in order, at rungs, and by hyper-parameter (parallel coordinates). Pure."""
+"""Plotly figures of a sweep: learning curves, results in order, at rungs, and by hyper-parameter. Pure."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from itertools import accumulate
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import plotly.graph_objects as go
 
@@ -15,17 +16,81 @@ from web.pages.charts import OKABE_ITO, Figure
 SHADES = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")
 """Of viridis, from the worst fifth of the trials to the best."""
 MOST_CURVES = 200
+OF_EACH_KIND = 15
+"""Learning curves that are drawn: of the best trials, and of the newest ones."""
+MOST_POINTS = 60
+"""Of a learning curve."""
+Curves = Mapping[UUID, Sequence[tuple[int, float]]]
+"""Job → steps and values of the metric."""
 
 
-def sweep_figures(sweep: Sweep, trials: Sequence[SweepTrial], space: Space, rungs: Sequence[int]) -> dict[str, Figure]:
+def trials_with_curves(sweep: Sweep, trials: Sequence[SweepTrial]) -> list[SweepTrial]:
+    """The trials whose learning curves are drawn, by number."""
+    told = [(trial, score) for trial in trials if (score := _last_value(trial)) is not None]
+    sign = -1 if sweep.goal == Sweep.Goal.MAXIMIZE else 1
+    best = sorted(told, key=lambda pair: (sign * pair[1], pair[0].number))[:OF_EACH_KIND]
+    numbers = {trial.number for trial, _ in best} | {trial.number for trial in trials[-OF_EACH_KIND:]}
+    return [trial for trial in trials if trial.number in numbers]
+
+
+def sweep_figures(
+    sweep: Sweep, trials: Sequence[SweepTrial], space: Space, rungs: Sequence[int], curves: Curves
+) -> dict[str, Figure]:
     """A figure for each view that has something to show."""
     ended = [trial for trial in trials if trial.value is not None]
     figures = {
+        _name_of_curves(sweep, trials, curves): curves_figure(sweep, trials, curves),
         f"{sweep.metric} by trial": results_figure(sweep, ended) if ended else None,
         f"{sweep.metric} by hyper-parameter": parallel_figure(sweep, ended, space) if len(ended) > 1 else None,
-        f"{sweep.metric} at rungs": rungs_figure(sweep, trials, rungs) if len(rungs) > 1 and ended else None,
+        f"{sweep.metric} at {'marks' if sweep.population else 'rungs'}": rungs_figure(sweep, trials, rungs)
+        if len(rungs) > 1 and ended
+        else None,
     }
     return {name: figure for name, figure in figures.items() if figure}
+
+
+def _name_of_curves(sweep: Sweep, trials: Sequence[SweepTrial], curves: Curves) -> str:
+    """It says so where trials are left out."""
+    if len(trials) <= len(trials_with_curves(sweep, trials)):
+        return f"{sweep.metric} by step"
+    return f"{sweep.metric} by step: the best {OF_EACH_KIND} of {len(trials):,} trials and the newest {OF_EACH_KIND}"
+
+
+def curves_figure(sweep: Sweep, trials: Sequence[SweepTrial], curves: Curves) -> Figure | None:
+    """The learning curve of each trial that has one. A copy begins where its source was."""
+    lines = [(trial, curves.get(trial.job_id, ())) for trial in trials]
+    drawn = [(trial, line) for trial, line in lines if len(line) > 1]
+    return _lines_figure(sweep, drawn, mode="lines", scale="linear") if drawn else None
+
+
+Line = tuple[SweepTrial, Sequence[tuple[int, float | None]]]
+"""A trial with steps and values."""
+
+
+def _lines_figure(sweep: Sweep, lines: Sequence[Line], *, mode: str, scale: str) -> Figure:
+    """A line for each trial, that of the best one thick. All others are one trace: a thousand would take seconds."""
+    best = _ranked(sweep, [trial for trial, _ in lines if _last_value(trial) is not None])[-1:]
+    others = [(trial, line) for trial, line in lines if trial not in best]
+    traces = [
+        go.Scatter(
+            x=[step for _, line in some for step in (*(step for step, _ in line), None)],
+            y=[value for _, line in some for value in (*(value for _, value in line), None)],
+            text=[text for trial, line in some for text in (*[f"trial {trial.number}"] * len(line), "")],
+            mode=mode,
+            showlegend=False,
+            line={"color": colour, "width": width},
+        )
+        for some, colour, width in (
+            (others, OKABE_ITO[0], 1),
+            ([(trial, line) for trial, line in lines if trial in best], OKABE_ITO[1], 3),
+        )
+    ]
+    return _figure(traces, x={"title": {"text": "Step"}, "type": scale}, y={"title": {"text": sweep.metric}})
+
+
+def _last_value(trial: SweepTrial) -> float | None:
+    """At its end, else at the last rung."""
+    return trial.value if trial.value is not None or not trial.values else trial.values[-1]
 
 
 def results_figure(sweep: Sweep, ended: Sequence[SweepTrial]) -> Figure:
@@ -52,21 +117,10 @@ def _points(name: str, colour: str, trials: Sequence[SweepTrial]) -> go.Scatter:
 
 
 def rungs_figure(sweep: Sweep, trials: Sequence[SweepTrial], rungs: Sequence[int]) -> Figure:
-    """A line for each trial over the rungs that it has reached; that of the best one is thick."""
+    """A line for each trial over the rungs that it has reached."""
     shown = [trial for trial in trials if trial.values][-MOST_CURVES:]
-    best = _ranked(sweep, [trial for trial in shown if trial.value is not None])[-1:]
-    traces = [
-        go.Scatter(
-            x=list(rungs[: len(trial.values)]),
-            y=trial.values,
-            mode="lines+markers",
-            name=f"trial {trial.number}",
-            showlegend=False,
-            line={"color": OKABE_ITO[1] if trial in best else OKABE_ITO[0], "width": 3 if trial in best else 1},
-        )
-        for trial in shown
-    ]
-    return _figure(traces, x={"title": {"text": "Step"}, "type": "log"}, y={"title": {"text": sweep.metric}})
+    lines = [(trial, list(zip(rungs, trial.values, strict=False))) for trial in shown]
+    return _lines_figure(sweep, lines, mode="lines+markers", scale="linear" if sweep.population else "log")
 
 
 def parallel_figure(sweep: Sweep, ended: Sequence[SweepTrial], space: Space) -> Figure:
@@ -141,7 +195,7 @@ def _of(trial: SweepTrial, axis: str) -> Value:
 def _ranked(sweep: Sweep, ended: Iterable[SweepTrial]) -> list[SweepTrial]:
     """The worst first."""
     sign = 1 if sweep.goal == Sweep.Goal.MAXIMIZE else -1
-    return sorted(ended, key=lambda trial: sign * (trial.value or 0.0))
+    return sorted(ended, key=lambda trial: sign * (_last_value(trial) or 0.0))
 
 
 def _text(value: Value) -> str:

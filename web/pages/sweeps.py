@@ -12,16 +12,20 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from jobs_app.errors import InvalidSpec
+from jobs_app.measurement.progress_curves import read_metric
 from jobs_app.models import Job, Sweep, SweepTrial
 from jobs_app.submission.conversion import write_yaml
 from scheduler_app.sweeps.admission import SweepSpec, admitted_sweep
 from scheduler_app.sweeps.editing import delete_sweep, start_sweep, stop_sweep
-from scheduler_app.sweeps.history import counts_of, rungs_of
+from scheduler_app.sweeps.history import counts_of
+from scheduler_app.sweeps.outlook import outlook_of
 from scheduler_app.sweeps.parameters import space_of
-from scheduler_app.sweeps.trial_spec import value_text
+from scheduler_app.sweeps.population import changes_in_words
+from scheduler_app.sweeps.trial_spec import compared_at, short_text
 from web.pages.base import DOMAIN_ERRORS, SignedInRequest, paginate, show_error
+from web.pages.job_comparison import MOST_COMPARED
 from web.pages.new_job import parsed_yaml
-from web.pages.sweep_charts import sweep_figures
+from web.pages.sweep_charts import MOST_POINTS, sweep_figures, trials_with_curves
 
 SHOWN = 200
 """Trials in the table of a sweep: the best, then the others by number."""
@@ -37,7 +41,7 @@ parameters:
 early_terminate: {min_iter: 500, max_iter: 20000, eta: 3}
 run_cap: 50
 """
-IGNORED = ("kind", "program", "project", "entity", "description")
+IGNORED = ("kind", "project", "entity", "description")
 """Fields of W&B's sweep files that say nothing about the search, as `motley sweep start` has them."""
 
 
@@ -66,15 +70,21 @@ def sweeps(request: SignedInRequest) -> HttpResponse:
 def sweep(request: SignedInRequest, pk: int) -> HttpResponse:
     found = _seen(request, pk)
     trials = list(found.trials.all())
-    rungs = rungs_of(found)
+    rungs = compared_at(found)
+    drawn = [trial.job_id for trial in trials_with_curves(found, trials)]
+    curves = read_metric(drawn, found.metric, MOST_POINTS)
+    table = _table(found, trials)
     context = {
         "sweep": found,
         "counts": counts_of([found])[found.pk],
         "rungs": rungs,
-        "table": _table(found, trials),
+        "place_name": "Mark" if found.population else "Rung",
+        "table": table,
+        "compared": _compared(table),
         "left_out": max(len(trials) - SHOWN, 0),
         "names": list(found.parameters),
-        "figures": sweep_figures(found, trials, space_of(found.parameters), rungs),
+        "figures": sweep_figures(found, trials, space_of(found.parameters), rungs, curves),
+        "outlook": outlook_of(found, trials, timezone.now()),
         "yaml": write_yaml({"team": found.team.name, **found.spec}),
     }
     return render(request, "pages/sweep.html", context)
@@ -129,20 +139,27 @@ def _seen(request: SignedInRequest, pk: int) -> Sweep:
     return get_object_or_404(Sweep.objects.visible_to(request.user).select_related("team", "owner"), pk=pk)
 
 
-def _table(found: Sweep, trials: list[SweepTrial]) -> list[tuple[SweepTrial, str, list[Any]]]:
-    """Trials with the state of their job and their values: succeeded ones first, the best first."""
+def _table(found: Sweep, trials: list[SweepTrial]) -> list[tuple[SweepTrial, str, list[Any], str]]:
+    """Trials with the state of their job, their values and their changes: succeeded ones first, the best first."""
     sign = -1 if found.goal == Sweep.Goal.MAXIMIZE else 1
     best_first = sorted(trials, key=lambda trial: (*_rank(trial, sign), trial.number))[:SHOWN]
     jobs = Job.objects.filter(pk__in=[trial.job_id for trial in best_first]).order_by()
     states = {pk: "held" if held else state for pk, state, held in jobs.values_list("pk", "state", "held")}
     return [
-        (trial, states.get(trial.job_id, ""), [(name, _short(trial.params.get(name))) for name in found.parameters])
+        (
+            trial,
+            states.get(trial.job_id, ""),
+            [(name, short_text(trial.params.get(name))) for name in found.parameters],
+            ", ".join(changes_in_words(trial)),
+        )
         for trial in best_first
     ]
 
 
-def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else value_text(value)
+def _compared(table: list[tuple[SweepTrial, str, list[Any], str]]) -> str:
+    """Ids of the first trials of the table whose jobs are not in the archive, for the page that compares jobs."""
+    ids = [str(trial.job_id) for trial, state, _, _ in table if state][:MOST_COMPARED]
+    return ",".join(ids) if len(ids) > 1 else ""
 
 
 def _rank(trial: SweepTrial, sign: int) -> tuple[int, float]:

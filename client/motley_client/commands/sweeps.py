@@ -15,10 +15,11 @@ from motley_client.tables.sweeps import sweep_details, sweeps_table, trials_tabl
 from motley_client.terminal import Output, OutputOption, emit, now, sanitized, say
 
 OF_SWEEP = (
-    *("name", "method", "metric", "parameters", "early_terminate", "run_cap", "at_a_time", "max_failed", "seed"),
+    *("name", "method", "metric", "parameters", "early_terminate", "population", "run_cap", "at_a_time", "max_failed"),
+    *("seed", "program"),
 )
 """Fields of the file beside those of a job."""
-IGNORED = ("kind", "program", "project", "entity", "description")
+IGNORED = ("kind", "project", "entity", "description")
 """Fields of W&B's sweep files that say nothing about the search; `kind: sweep` is our own."""
 
 sweep = typer.Typer(no_args_is_help=True, help="Start, watch and stop searches for good hyper-parameters.")
@@ -55,9 +56,9 @@ def list_sweeps(context: typer.Context, *, team: TeamOption = None, output: Outp
 def show(
     context: typer.Context, name: NameArgument, *, team: TeamOption = None, output: OutputOption = Output.TABLE
 ) -> None:
-    """Show a sweep: its state, its trials by state, its rungs and the best trial."""
+    """Show a sweep: its state, its trials by state, its rungs, its cost and the best trial."""
     with connect(context) as client:
-        found = find_sweep(client, name, team)
+        found = client.sweep(find_sweep(client, name, team)["id"])
     emit(output, found, names=[found["name"]], table=lambda: sweep_details(found))
 
 
@@ -76,7 +77,7 @@ def trials(
 def best(
     context: typer.Context, name: NameArgument, *, team: TeamOption = None, output: OutputOption = Output.TABLE
 ) -> None:
-    """Show the best trial of a sweep that has succeeded; `-o name` prints its job alone."""
+    """Show the best trial of a sweep that has succeeded; `-o name` prints its job alone, for `motley clone`."""
     with connect(context) as client:
         found = find_sweep(client, name, team)
     if (trial := found["best"]) is None:

@@ -3,12 +3,13 @@
 import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import Any
 
 import yaml
 from rich.console import RenderableType
 
-from motley_client.responses import Sweep, Trial
-from motley_client.tables.format import Cell, age, key_values, lines_of, number, table
+from motley_client.responses import Sweep, SweepDetail, Trial
+from motley_client.tables.format import Cell, age, key_values, lines_of, local_minute, number, table
 
 
 def sweeps_table(found: Iterable[Sweep], *, now: datetime) -> RenderableType:
@@ -28,7 +29,7 @@ def sweeps_table(found: Iterable[Sweep], *, now: datetime) -> RenderableType:
     return table(headings, rows, empty="No sweeps: motley sweep start sweep.yaml.")
 
 
-def sweep_details(one: Sweep) -> RenderableType:
+def sweep_details(one: SweepDetail) -> RenderableType:
     trials = ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in one["trials"].items() if count)
     facts: list[tuple[str, Cell]] = [
         ("name", one["name"]),
@@ -38,7 +39,13 @@ def sweep_details(one: Sweep) -> RenderableType:
         ("state", f"{one['state']}: {one['message']}" if one["message"] else one["state"]),
         ("trials", f"{trials or 'none yet'}; at most {one['run_cap']}, {one['at_a_time']} at a time"),
         ("search", f"{one['method']}, {one['metric']['goal']} {one['metric']['name']}, seed {one['seed']}"),
-        ("rungs", ", ".join(f"{step:,}" for step in one["rungs"]) + " steps" if one["rungs"] else ""),
+        ("population", _population(one["population"])),
+        (
+            "marks" if one["population"] else "rungs",
+            ", ".join(f"{step:,}" for step in one["rungs"]) + " steps" if one["rungs"] else "",
+        ),
+        ("GPU-hours", _gpu_hours(one)),
+        ("ends", f"about {local_minute(one['ends_at'])}, at the pace so far" if one["ends_at"] else ""),
         ("best", f"{_best(one)}  trial {one['best']['number']}, job {one['best']['job']}" if one["best"] else ""),
         ("parameters", lines_of(yaml.safe_dump(one["parameters"], sort_keys=False).rstrip())),
         ("spec", lines_of(yaml.safe_dump(one["spec"], sort_keys=False).rstrip())),
@@ -48,6 +55,7 @@ def sweep_details(one: Sweep) -> RenderableType:
 
 def trials_table(one: Sweep, trials: Sequence[Trial]) -> RenderableType:
     names = list(one["parameters"])
+    is_population = one["population"] is not None
     rows = [
         (
             str(trial["number"]),
@@ -55,12 +63,36 @@ def trials_table(one: Sweep, trials: Sequence[Trial]) -> RenderableType:
             number(trial["value"], "{:.6g}"),
             *(_text(trial["params"].get(name)) for name in names),
             trial["job"],
+            *([_weights(trial)] if is_population else []),
             trial["message"],
         )
         for trial in trials
     ]
     metric = one["metric"]["name"].upper()
-    return table(("TRIAL", "STATE", metric, *names, "JOB", "NOTE"), rows, empty="No trial has started yet.")
+    headings = ("TRIAL", "STATE", metric, *names, "JOB", *(["WEIGHTS"] if is_population else []), "NOTE")
+    return table(headings, rows, empty="No trial has started yet.")
+
+
+def _population(given: dict[str, Any] | None) -> str:
+    if given is None:
+        return ""
+    explored = "the same hyper-parameters" if given["explore"] == "none" else "hyper-parameters near theirs"
+    return f"{given['size']} members; copies of the best quarter replace the lowest, with {explored}"
+
+
+def _weights(trial: Trial) -> str:
+    """With whose weights it began, and what changed."""
+    if trial["source"] is None:
+        return ""
+    step = "" if trial["source_step"] is None else f", step {trial['source_step']:,}"
+    changes = [f"{name} {_text(old)} → {_text(trial['params'].get(name))}" for name, old in trial["changes"].items()]
+    return f"of trial {trial['source']}{step}" + (f": {', '.join(changes)}" if changes else "")
+
+
+def _gpu_hours(one: SweepDetail) -> str:
+    saved = one["saved_gpu_hours"]
+    estimate = f"; about {number(saved)} saved, by the cost of a step of those stopped early" if saved else ""
+    return f"{number(one['gpu_hours'])} spent{estimate}"
 
 
 def _ended(one: Sweep) -> int:

@@ -1,0 +1,75 @@
+"""Weights of a member of a population for the one that takes a worse one's place: the job begins with a copy of them.
+
+What the source has saved is copied as for any job that begins with a checkpoint, before the turn is written.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from connections_app.checkpoints.copying import ALL, ChosenCheckpoint, begun_with, choose, copied
+from connections_app.checkpoints.listing import has_archive, saved_by
+from connections_app.errors import CheckpointNotCopied, TooManyUploads
+from engines.protocol import EngineError
+from jobs_app.errors import FilesDeleted
+from jobs_app.models import Job, Sweep, SweepTrial
+from jobs_app.submission.admission import Admitted
+from scheduler_app.sweeps.admission import admitted_trial
+from scheduler_app.sweeps.population import take_over
+from scheduler_app.sweeps.turn import Turn
+from sweeps.population import Replacement
+
+MOST_COPIED = 2 << 30
+"""Bytes: the scheduler hears no engine while it copies."""
+PATIENCE = timedelta(minutes=10)
+"""For weights that cannot be copied yet, as those that their machine has still to send."""
+
+
+@dataclass(frozen=True)
+class NewTrial:
+    """A trial to be started, without its number, with its job, which is admitted."""
+
+    row: SweepTrial
+    job: Admitted
+
+
+@contextmanager
+def heir_with_weights(turn: Turn, now: datetime) -> Iterator[list[NewTrial]]:
+    """The trial that begins with the weights of another, if there is one in this turn, and its copy for the block.
+
+    If they cannot be copied the sweep says why, and is stopped where that lasts. Raises `InvalidSpec`.
+    """
+    with ExitStack() as copies:
+        yield [] if turn.heir is None else _heirs(turn, turn.heir, copies, now)
+
+
+def _heirs(turn: Turn, heir: Replacement, copies: ExitStack, now: datetime) -> list[NewTrial]:
+    source = next(trial for trial in turn.trials if trial.number == heir.source)
+    admitted = admitted_trial(turn.sweep, len(turn.trials) + len(turn.suggested), heir.params)
+    try:
+        chosen = _chosen(Job.objects.select_related("team").get(pk=source.job_id))
+        copies.enter_context(copied(chosen, admitted.id))
+    except (CheckpointNotCopied, FilesDeleted, TooManyUploads, EngineError) as error:
+        _note_failure(turn, source, str(error), now)
+        return []
+    return [NewTrial(take_over(turn, heir, chosen.step, now), begun_with(chosen, admitted))]
+
+
+def _chosen(source: Job) -> ChosenCheckpoint:
+    """All that the job has saved."""
+    chosen = choose(source, ALL)
+    size = 0 if has_archive(source) else sum(one.size or 0 for one in saved_by(source))
+    if size > MOST_COPIED:
+        text = f"{source} has saved {size:,} bytes, more than the {MOST_COPIED:,} that are copied in a population"
+        raise CheckpointNotCopied(f"{text}: keep one checkpoint in $MOTLEY_CHECKPOINT_DIR, and others elsewhere.")
+    return chosen
+
+
+def _note_failure(turn: Turn, source: SweepTrial, why: str, now: datetime) -> None:
+    """Say it at the sweep; after some time it is stopped, for its members would rest for ever."""
+    text = f"The weights of trial {source.number} cannot be copied: {why}"
+    if source.resting_since and now - source.resting_since > PATIENCE:
+        turn.sweep.state = Sweep.State.STOPPING
+        text = f"{text} Programs save in $MOTLEY_CHECKPOINT_DIR at SIGTERM, and exit with 75."
+    turn.sweep.message = text[:500]
