@@ -1,7 +1,8 @@
 """What policies lose by knowing only what a service has heard: `python -m benchmarks.knowledge`.
 
 Sia's three Philly workloads, from `MOTLEY_REFERENCE` or `../shared/reference`, by Sia's rules on its cluster: the same
-policies by each `--knowledge` of the simulator. Means over the traces.
+policies by each `--knowledge` of the simulator, and by that of a service of which running jobs keep the batch of their
+launch. Means over the traces.
 """
 
 import argparse
@@ -9,12 +10,16 @@ import os
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from itertools import repeat
+from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from benchmarks.ablation import philly, run
+from benchmarks.ablation import CLUSTER, REFERENCE, philly
+from simulation.clock.service_training import ServiceTraining
+from simulation.scenario.scenario import Scenario
 
-POLICIES, KNOWLEDGE = ("motley", "sia"), ("own", "informed", "service")
+POLICIES, KEPT = ("motley", "sia"), "service, batches kept"
+KNOWLEDGE = ("own", "informed", "service", KEPT)
 HEADER = """| policy | knowledge | mean JCT, h | each | p99 | makespan | restarts a job |
 | --- | --- | ---: | --- | ---: | ---: | ---: |
 """
@@ -23,13 +28,27 @@ HEADER = """| policy | knowledge | mean JCT, h | each | p99 | makespan | restart
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--processes", type=int, default=os.cpu_count())
+    parser.add_argument("--knowledge", choices=KNOWLEDGE, nargs="+", default=KNOWLEDGE)
+    asked = parser.parse_args()
     sys.stdout.write(HEADER)
-    with ProcessPoolExecutor(parser.parse_args().processes) as pool:
+    with ProcessPoolExecutor(asked.processes) as pool:
         for policy in POLICIES:
-            for knowledge in KNOWLEDGE:
+            for knowledge in asked.knowledge:
                 runs = list(pool.map(run, philly(), repeat(policy), repeat(knowledge)))
                 sys.stdout.write(row(policy, knowledge, runs))
                 sys.stdout.flush()
+
+
+def run(trace: Path, policy: str, knowledge: str) -> dict[str, Any]:
+    """The figures of one run."""
+    known = knowledge.partition(",")[0]
+    scenario = Scenario(format_name="sia", cluster=CLUSTER, profiles=REFERENCE / "apps", knowledge=known, round_s=60)
+    prepared = scenario.prepare(trace, policy, seed=0)
+    if knowledge == KEPT:
+        work = prepared.simulation.state.work
+        assert isinstance(work, ServiceTraining)
+        work.follows_noise = False
+    return prepared.finish(lambda _: None)
 
 
 def row(policy: str, knowledge: str, runs: list[dict[str, Any]]) -> str:

@@ -71,6 +71,8 @@ class _Reports:
 class ServiceTraining(Training):
     """The work of recorded applications on one cluster, of which policies are told what a service would know."""
 
+    follows_noise: bool = True
+    """Whether running jobs choose their batch anew; else it stays until the next launch."""
     _machines: Machines = field(init=False)
     _reports: dict[Workload, _Reports] = field(init=False, default_factory=dict)
     _workload: list[Workload] = field(init=False)
@@ -166,7 +168,7 @@ class ServiceTraining(Training):
     def _next_batch(self, i: int, k: int) -> None:
         """By the noise that the job measures, among the batches that it was told at its launch."""
         job, choices = self._jobs[i], self._choices[i]
-        if not choices or job.own_noise is None:
+        if not (self.follows_noise and choices and job.own_noise):
             return
         initial = job.application.limits(self._types[k]).initial
         batch = sum(self.jobs.placements[k]) * job.local * (job.passes + 1)

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobs_app', '0011_checkpoints'),
+        ('jobs_app', '0012_populations'),
     ]
 
     operations = [
