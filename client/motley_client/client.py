@@ -654,6 +654,10 @@ class Client(Connection):
     def server(self, name: str) -> Server:
         return cast("Server", self._json("GET", url_path("agents", name)))
 
+    def update_server(self, name: str) -> Server:
+        """Have a server try the update again that failed there. Administrators only."""
+        return cast("Server", self._json("POST", url_path("agents", name, "update")))
+
     def cordon(self, name: str, *, reason: str) -> Node:
         """Start no new jobs on the node; running jobs continue. Administrators only."""
         return self._node_command("cordon", name, reason)

@@ -67,7 +67,7 @@ def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
     """
     agent = Agent.objects.select_for_update().get(pk=agent.pk)
     mark = _follow_marks(agent, told.heard)
-    news_of_server = _news_of_server(told.condition, now) if told.condition is not None else {}
+    news_of_server = _news_of_server(agent, told.condition, now) if told.condition is not None else {}
     news_of_gpus = {"gpu_readings": encode(told.gpus), "gpus_read": F("gpus_read") + 1} if told.gpus else {}
     Agent.objects.filter(pk=agent.pk).update(
         told=F("told") + 1,
@@ -95,14 +95,19 @@ def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
         go=[attempt for attempt, row in rows.items() if row.go_at and not row.stop_reason],
         sessions=orders_of(rows.values()) if agent.rights.sessions else (),
         program=program_for(agent),
+        tries=agent.update_tries,
         forget=answer.forget,
         may_go=may_go and not rows.keys() - {*answer.forget},
         mark=mark,
     )
 
 
-def _news_of_server(condition: Condition, now: datetime) -> dict[str, Any]:
-    """Columns of the agent; a volunteer's machine may say anything, so that texts are cut."""
+def _news_of_server(agent: Agent, condition: Condition, now: datetime) -> dict[str, Any]:
+    """Columns of the agent; a volunteer's machine may say anything, so that texts are cut.
+
+    A fault of an update from before an administrator had it tried again is none any more.
+    """
+    fault = condition.update_fault if condition.tries >= agent.update_tries else ""
     findings = [replace(one, name=one.name[:20], said=one.said[:500]) for one in condition.findings[:MOST_FINDINGS]]
     return {
         "release": condition.release[:40],
@@ -110,7 +115,7 @@ def _news_of_server(condition: Condition, now: datetime) -> dict[str, Any]:
         "python": condition.python[:20],
         "findings": encode(findings),
         "checked_at": now,
-        "update_fault": condition.update_fault[:500],
+        "update_fault": fault[:500],
     }
 
 

@@ -86,6 +86,9 @@ class Agent(models.Model):
     update_fault = models.CharField(
         max_length=500, blank=True, editable=False, help_text="Why its last change to another program was taken back."
     )
+    update_tries = models.PositiveIntegerField(
+        default=0, editable=False, help_text="How often an administrator had it try a change that failed again."
+    )
 
     gpu_readings = models.JSONField(default=list, blank=True, editable=False)
     gpus_read = models.PositiveBigIntegerField(default=0, editable=False, help_text="Messages with readings of GPUs.")

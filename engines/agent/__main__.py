@@ -147,7 +147,7 @@ def run(given: argparse.Namespace) -> int:
             notice=timedelta(seconds=identity["notice_s"]),
             uploads=CheckpointUploads(given.state, connection, engine, pace),
             network=network,
-            condition=Conditions(program, asked=_checks(given, identity) if site else None, update_fault=updates.fault),
+            condition=Conditions(program, asked=_checks(given, identity) if site else None, failure=updates.failure),
             updates=updates,
             site=site,
         )

@@ -198,7 +198,7 @@ class Agent:
             if launch.attempt not in known or next(iter(self._engine.poll([launch.attempt]))).phase is Phase.UNKNOWN:
                 self._transfers.add(launch)
         if orders.program and self._site:  # last: it may put another program in our place
-            self._alone(partial(self._updates.change, self._connection, orders.program))
+            self._alone(partial(self._updates.change, self._connection, orders.program, orders.tries))
 
     def _forget(self, orders: Orders) -> None:
         """Remove the files of attempts, and of their jobs unless a later attempt is here.

@@ -81,6 +81,8 @@ class Condition:
     findings: Sequence[Finding] = ()
     update_fault: str = ""
     """Why the last change to another program was taken back; empty: none was."""
+    tries: int = 0
+    """How often an administrator had asked for another try when that one was made."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,8 @@ class Orders:
     sessions: Sequence[SessionOrder] = ()
     program: str = ""
     """Digest of the program to which the agent changes; empty: it stays. Repeated until it has said that it has."""
+    tries: int = 0
+    """How often an administrator has asked for another try: a program that failed here with fewer is tried again."""
     forget: Sequence[int] = ()
     """Attempts of which the service has everything: their files can be removed."""
     may_go: bool = False

@@ -50,6 +50,17 @@ def show(
         emit(output, found, names=[name], table=lambda: server_table(found, _nodes(client).get(name), now=now()))
 
 
+@server.command()
+def update(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="SERVER", autocompletion=known_nodes)],
+) -> None:
+    """Have a server try the update again that failed there. Administrators only."""
+    with connect(context) as client:
+        client.update_server(name)
+        say(f"{sanitized(name)} tries the update again: motley server show {sanitized(name)}")
+
+
 def _nodes(client: Client) -> dict[str, Node]:
     return {node["name"]: node for node in client.nodes()}
 
