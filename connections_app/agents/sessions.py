@@ -55,6 +55,8 @@ def orders_of(rows: Collection[AgentAttempt]) -> list[SessionOrder]:
 class ServerSession:
     """The agent's end of a session, for the server of long requests."""
 
+    to_the_end = True
+
     def __init__(self, agent: Agent, waiting: Waiting) -> None:
         self._agent, self._waiting = agent, waiting
         self.command = _command("join", waiting.path)
