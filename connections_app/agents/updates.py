@@ -22,7 +22,7 @@ from connections_app.errors import AgentRefused
 from connections_app.models import Agent
 
 LATE_AFTER = timedelta(minutes=15)
-"""An agent tries a change again ten minutes after a fault that may pass."""
+"""An agent tries a change again a minute after a fault that may pass, and goes back after another."""
 LATE = (
     "It was told at {:%H:%M on %d %B} to change its program, and has neither changed nor said why not: the other "
     "servers wait for it. See the log of its agent; then have it try again, or revoke it."

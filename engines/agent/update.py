@@ -25,7 +25,9 @@ log = logging.getLogger(__name__)
 
 HEARD_WITHIN_S = 60.0
 RETRY_S = 600.0
-"""Before the same program is tried again."""
+"""Before a program that was taken back is tried again, where no order names it."""
+PASSING_S = 60.0
+"""Before a program is fetched and tried again after a fault that may pass: the other servers wait for this one."""
 TRIAL_S = 60
 
 
@@ -138,7 +140,7 @@ class Updates:
     def _begin(self, connection: Connection, digest: str, tries: int) -> None:
         """Have the program prepared, unless that was begun lately, or another is."""
         now_s = self._clock()
-        if self.is_preparing() or now_s < self._tried_at_s.get((digest, tries), -RETRY_S) + RETRY_S:
+        if self.is_preparing() or now_s < self._tried_at_s.get((digest, tries), -PASSING_S) + PASSING_S:
             return
         self._tried_at_s[digest, tries] = now_s
         self._preparation = threading.Thread(target=self._prepare, args=(connection, digest, tries), daemon=True)

@@ -10,7 +10,7 @@ import pytest
 
 from engines.agent.connection import Connection
 from engines.agent.program import RELEASE, Program, digest_of, unpack
-from engines.agent.update import HEARD_WITHIN_S, RETRY_S, Updates
+from engines.agent.update import HEARD_WITHIN_S, PASSING_S, RETRY_S, Updates
 from engines.attempt_files import read_json, write_json
 from tests.deployment import wait_for
 
@@ -174,7 +174,7 @@ def test_a_fault_that_may_pass_is_no_fault_of_the_program(tmp_path: Path, serve:
     served.path = PATH
     updates.change(machine.connection, digest)
     assert (machine.became, updates.failure().said, served.asked) == ([], "", 1)
-    machine.now_s += RETRY_S
+    machine.now_s += PASSING_S
     machine.change(updates, digest)
     assert (machine.became, served.asked) == ([digest], 2)
     updates.change(machine.connection, "f" * 12)
