@@ -17,6 +17,7 @@ from django.db.models import F
 from cluster_app.errors import NotLentNow
 from cluster_app.models import Node
 from cluster_app.services import drain, resume
+from connections_app.agents.job_folders import attempts_to_keep, follow_folders, kept_rows_asked_for
 from connections_app.agents.sessions import orders_of
 from connections_app.agents.updates import program_for
 from connections_app.errors import ForkedAgent
@@ -85,7 +86,8 @@ def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
     _store(rows, news, now)
     answer = answer_to(news, _standing(rows))
     launches = _outgoing(agent, [rows[attempt] for attempt in answer.launches])
-    _note_answered(rows, answer._replace(launches=[*launches]), now)
+    kept = attempts_to_keep(agent, [rows[one] for one in answer.forget if one in rows])
+    _note_answered(rows, answer._replace(launches=[*launches]), kept, now)
     may_go = _follow_leaving(agent, told.leaving, now)
     return Orders(
         lease=timedelta(seconds=settings.MOTLEY_AGENT_LEASE_S),
@@ -93,10 +95,12 @@ def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
         launches=[*launches.values()],
         stops=answer.stops,
         go=[attempt for attempt, row in rows.items() if row.go_at and not row.stop_reason],
-        sessions=orders_of(rows.values()) if agent.rights.sessions else (),
+        sessions=orders_of(rows.values(), kept_rows_asked_for(agent)) if agent.rights.sessions else (),
         program=program_for(agent),
         tries=agent.update_tries,
         forget=answer.forget,
+        keep=kept,
+        discard=follow_folders(agent, told.kept),
         may_go=may_go and not rows.keys() - {*answer.forget},
         mark=mark,
     )
@@ -207,10 +211,12 @@ def _stop_of(row: AgentAttempt) -> StopCommand | None:
     return StopCommand(row.attempt, StopReason(row.stop_reason), timedelta(seconds=row.stop_grace_s))
 
 
-def _note_answered(rows: Mapping[int, AgentAttempt], answer: SyncAnswer, now: datetime) -> None:
+def _note_answered(rows: Mapping[int, AgentAttempt], answer: SyncAnswer, kept: Collection[int], now: datetime) -> None:
     new = [attempt for attempt in answer.launches if rows[attempt].delivered_at is None]
     AgentAttempt.objects.filter(attempt__in=new).update(delivered_at=now)
-    AgentAttempt.objects.filter(attempt__in=[one for one in answer.forget if one in rows]).update(forgotten=True)
+    over = AgentAttempt.objects.filter(pk__in=[rows[one].pk for one in answer.forget if one in rows])
+    over.update(forgotten=True)
+    over.filter(attempt__in=kept).update(kept=True)
 
 
 def _outgoing(agent: Agent, rows: Sequence[AgentAttempt]) -> dict[int, Launch]:

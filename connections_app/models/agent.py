@@ -159,9 +159,16 @@ class AgentAttempt(models.Model):
     forgotten = models.BooleanField(
         default=False, editable=False, help_text="The agent was told to remove its files, or never had it."
     )
+    kept = models.BooleanField(
+        default=False, editable=False, help_text="Its job ended there, and its server keeps the job's folder."
+    )
+    kept_bytes = models.BigIntegerField(null=True, editable=False, help_text="Of that folder; empty: not measured yet.")
 
     class Meta:
-        indexes = [models.Index(fields=("agent",), name="agent_attempt_kept", condition=Q(forgotten=False))]
+        indexes = [
+            models.Index(fields=("agent",), name="agent_attempt_kept", condition=Q(forgotten=False)),
+            models.Index(fields=("agent", "job"), name="agent_attempt_job_folder", condition=Q(kept=True)),
+        ]
         constraints = [
             models.UniqueConstraint(fields=("attempt", "rank"), name="agent_attempt_rank_once"),
             models.UniqueConstraint(fields=("attempt", "agent"), name="agent_attempt_server_once"),

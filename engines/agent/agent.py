@@ -16,6 +16,7 @@ from pathlib import Path
 from engines.agent.checkpoint_uploads import CheckpointUploads
 from engines.agent.condition import Conditions
 from engines.agent.connection import CONFLICT, FORKED, OTHER_RELEASE, UNAUTHORIZED, Connection, Refused, Unheard
+from engines.agent.kept_jobs import KeptJobs
 from engines.agent.machine import machine_digest
 from engines.agent.messages import VERSION, AttemptNews, Orders, Sync
 from engines.agent.network import Network
@@ -62,6 +63,7 @@ class Agent:
             folder, connection, engine, self._uploads, may_start=lambda: self._lease.left_s() > 0, network=network
         )
         self._sessions = Sessions(connection, engine)
+        self._kept = KeptJobs(folder, engine, self._transfers.jobs_here)
         self._site = site
         self._condition = condition or Conditions(Program.own())
         self._updates = updates or Updates(folder, Program.own())
@@ -168,6 +170,7 @@ class Agent:
         known = [attempt for attempt in self._engine.attempts() if attempt not in fetching]
         waiting = [AttemptNews(AttemptReport(attempt, Phase.LAUNCHING), fetching=True) for attempt in fetching]
         node = self._describe()
+        condition = self._condition(node)
         return Sync(
             VERSION,
             machine_digest(),
@@ -175,7 +178,8 @@ class Agent:
             attempts=[*map(self._news_of, self._engine.poll(known)), *waiting],
             leaving=self._leaving(),
             gpus=self._read_gpus(node),
-            condition=self._condition(node),
+            condition=condition,
+            kept=self._kept.part() if condition is not None else {},
             heard=read_json(self._mark) or "",
         )
 
@@ -187,6 +191,7 @@ class Agent:
     def _obey(self, orders: Orders) -> None:
         """Carry out the service's commands, which may be repeated."""
         self._forget(orders)
+        self._kept.discard(orders.discard)
         for stop in orders.stops:
             self._engine.stop(stop.attempt, reason=stop.reason, grace=stop.grace)
         for attempt in orders.go:
@@ -207,7 +212,7 @@ class Agent:
         """
         for report in self._engine.poll(orders.forget):
             if report.phase in (*OVER, Phase.UNKNOWN):
-                self._transfers.forget(report.attempt)
+                self._transfers.forget(report.attempt, keep_job=report.attempt in orders.keep)
             else:
                 self._engine.stop(report.attempt, reason=StopReason.CANCEL, grace=timedelta())
 

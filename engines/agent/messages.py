@@ -1,7 +1,7 @@
 """Messages between an agent and its service. Every one is sent by the agent, and answered by the service."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import time, timedelta
 
 from engines.protocol import AttemptReport, GpuReading, Launch, NodeReport, StopReason
@@ -99,6 +99,9 @@ class Sync:
     """Readings since the last message; `gpu` is the index of the GPU in the machine."""
     condition: Condition | None = None
     """None: nothing new is known of it."""
+    kept: Mapping[str, int] = field(default_factory=dict)
+    """Jobs that have a folder here and no attempt any more, with its bytes, or -1 while these are not known. Some of
+    them, once a minute."""
     heard: str = ""
     """Mark of the last answer that the agent has stored. A copy of the machine cannot have those of later answers."""
 
@@ -141,7 +144,11 @@ class Orders:
     tries: int = 0
     """How often an administrator has asked for another try: a program that failed here with fewer is tried again."""
     forget: Sequence[int] = ()
-    """Attempts of which the service has everything: their files can be removed."""
+    """Attempts of which the service has everything: their files can be removed, and their jobs' folders."""
+    keep: Sequence[int] = ()
+    """Of these, those whose jobs' folders stay: the jobs have ended here, and people read their files."""
+    discard: Sequence[str] = ()
+    """Jobs of which nothing is to be kept."""
     may_go: bool = False
     """Nothing of it is needed any more: the machine that is leaving can go."""
     mark: str = ""
