@@ -91,7 +91,7 @@ def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
     may_go = _follow_leaving(agent, told.leaving, now)
     return Orders(
         lease=timedelta(seconds=settings.MOTLEY_AGENT_LEASE_S),
-        pause=_pause(),
+        pause=_pause(rows.values()),
         launches=[*launches.values()],
         stops=answer.stops,
         go=[attempt for attempt, row in rows.items() if row.go_at and not row.stop_reason],
@@ -286,6 +286,9 @@ def _return(agent: Agent, node: Node) -> None:
             resume(node, actor=None, reason="its agent is back")
 
 
-def _pause() -> timedelta:
+def _pause(rows: Collection[AgentAttempt]) -> timedelta:
+    """Until the next message: short where a rank is ready, and waits for the others of its gang."""
+    if any(row.ready_at and not (row.go_at or row.stop_reason) for row in rows):
+        return timedelta(seconds=SHORTEST_PAUSE_S)
     pause_s = Agent.objects.filter(engine__isnull=False, revoked_at=None).count() / AGENTS_PER_SECOND
     return timedelta(seconds=min(max(pause_s, SHORTEST_PAUSE_S), LONGEST_PAUSE_S))

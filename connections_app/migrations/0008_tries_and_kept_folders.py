@@ -14,6 +14,15 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.AddField(
+            model_name="agent",
+            name="job_uid",
+            field=models.BigIntegerField(
+                null=True,
+                editable=False,
+                help_text="Number of the account of jobs on the server; empty: it has not said it.",
+            ),
+        ),
+        migrations.AddField(
             model_name="agentattempt",
             name="kept",
             field=models.BooleanField(

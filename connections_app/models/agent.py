@@ -79,6 +79,9 @@ class Agent(models.Model):
     python = models.CharField("Python", max_length=20, blank=True, editable=False)
     findings = models.JSONField(default=list, blank=True, editable=False, help_text="What it found on its server.")
     checked_at = models.DateTimeField("last checked", null=True, blank=True, editable=False)
+    job_uid = models.BigIntegerField(
+        null=True, editable=False, help_text="Number of the account of jobs on the server; empty: it has not said it."
+    )
     update_to = models.CharField(
         max_length=12, blank=True, editable=False, help_text="Program to which it is told to change; empty: none."
     )

@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 FILES_PAUSE_S = 1.0
+NEWS_EVERY_S = 1.0
 OVER = (Phase.ENDED, Phase.LOST)
 
 
@@ -73,6 +74,8 @@ class Agent:
         self._ended = threading.Event()
         self._left_by_s: float | None = None
         self._pause_s = FIRST_PAUSE_S
+        self._told: dict[int, tuple[Phase, bool]] = {}
+        self._is_answered = False
 
     def run(self) -> int:
         """Work until the machine has left; returns the exit status of the process.
@@ -88,8 +91,7 @@ class Agent:
         threading.Thread(target=self._condition.run, args=(stopped,), daemon=True).start()
         try:
             while not self._ended.is_set() and not self.turn():
-                self._woken.wait(self._pause_s)
-                self._woken.clear()
+                self._wait()
         except Refused as error:
             log.error("the service refuses this machine, whose jobs are stopped: %s", error)
             self._stop_all(timedelta() if error.code == FORKED else self._notice)
@@ -97,6 +99,19 @@ class Agent:
         finally:
             stopped.set()
         return 0
+
+    def _wait(self) -> None:
+        """Wait for the next turn: for the pause, or until there is news of an attempt that the service waits for."""
+        until_s = seconds_since_boot() + self._pause_s
+        while (left_s := until_s - seconds_since_boot()) > 0 and not self._woken.wait(min(left_s, NEWS_EVERY_S)):
+            if self._is_answered and self._state() != self._told:
+                break
+        self._woken.clear()
+
+    def _state(self) -> dict[int, tuple[Phase, bool]]:
+        """Of each attempt here, its phase, and whether it is ready: what others wait for."""
+        reports = self._engine.poll(self._engine.attempts())
+        return {one.attempt: (one.phase, self._engine.is_ready(one.attempt)) for one in reports}
 
     def _once_heard(self, work: Callable[[threading.Event, float], None], stopped: threading.Event) -> None:
         """Transfer no file before the service has taken a message: this may be a copy of the machine."""
@@ -150,8 +165,10 @@ class Agent:
 
     def _tell_and_obey(self) -> bool:
         self._watch_notice()
-        asked_at_s = seconds_since_boot()
+        self._is_answered = False
+        asked_at_s, self._told = seconds_since_boot(), self._state()
         orders = self._connection.sync(self._news())
+        self._is_answered = True
         self._keep_mark(orders.mark)
         self._lease.renew(asked_at_s, orders.lease.total_seconds())
         self._heard.set()

@@ -36,6 +36,10 @@ class Joining:
     """Between the announcement that the machine goes and its end."""
     gangs: bool = False
     """Whether the agent can prepare a rank of a gang and wait for the others: those of 0.2 cannot."""
+    job_uid: int | None = None
+    """Of a server: number of the account of jobs that name none; None: there is no such account yet."""
+    trial: bool = False
+    """Whether it only asks if it may join: nothing is registered, and the token stays unused."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,8 @@ class Joined:
     """The name that the administrator gave the machine."""
     site: bool = False
     """Whether it is one of the site's own servers: its agent may be restarted without moving its jobs away."""
+    job_uid: int | None = None
+    """Number of the account of jobs on the other servers; None: none has said it."""
 
 
 @dataclass(frozen=True)
