@@ -81,6 +81,7 @@ class PlayedServer:
         Connection(self.url, token).join(Joining(VERSION, self.name, own, self.node, gangs=True))
         self._connection = Connection(self.url, own)
         self._next_readings_s = self._next_condition_s = 0.0
+        self._told = self._states()
 
     def work(self, stopped: threading.Event) -> None:
         """Tell and obey, at the pace that the service sets."""
@@ -97,9 +98,9 @@ class PlayedServer:
 
     def _wait(self, stopped: threading.Event, pause_s: float) -> bool:
         """Whether it is stopped; as an agent does, it ends the pause when a rank has become ready, started or ended."""
-        until_s, told = time.monotonic() + pause_s, self._states()
+        until_s = time.monotonic() + pause_s
         while (left_s := until_s - time.monotonic()) > 0 and not stopped.wait(min(left_s, NEWS_EVERY_S)):
-            if self._states() != told:
+            if self._states() != self._told:
                 break
         return stopped.is_set()
 
@@ -120,6 +121,7 @@ class PlayedServer:
         for rank in self.ranks.values():
             if not rank.waits:
                 rank.start()
+        self._told = self._states()
         news = [rank.news() for rank in self.ranks.values()]
         return Sync(VERSION, self.name, self.node, news, gpus=readings, condition=condition, heard=self.heard)
 
