@@ -120,7 +120,8 @@ class OnServers(Campaign):
         for times in (self._cut_until_s, self._away_until_s):
             times.update(dict.fromkeys(times, 0.0))
         self.administer()
-        self._upgrade("upgrade")  # servers that went back from the program of before change, too
+        if self._upgrades.count:
+            self._upgrade("upgrade")  # servers that went back from the program of before change, too
         self.service.python(FORGET_FAULTS)  # an administrator who knows that all is well again
 
     def place_of_ledgers(self, name: str) -> dict[str, Any]:
