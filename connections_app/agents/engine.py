@@ -26,7 +26,7 @@ from connections_app.agents.reports import report_of
 from connections_app.agents.sessions import listening_command
 from connections_app.agents.silence import is_heard, is_recent, lease_is_over
 from connections_app.agents.uploads import attempt_folder, discard, readings_of, size_of
-from connections_app.models import Agent, AgentAttempt, EngineProbe
+from connections_app.models import LONG_OF_ITS_AGENT, Agent, AgentAttempt, EngineProbe
 from engines.agent.codec import BadMessage, decode, encode
 from engines.agent.network import is_loopback
 from engines.gpu_readings import emulated_readings
@@ -208,7 +208,7 @@ class AgentEngine:
 
     def _agents(self) -> list[Agent]:
         """Its agents, by name."""
-        agents = list(Agent.objects.filter(engine__name=self._name).order_by("name"))
+        agents = list(Agent.objects.short().filter(engine__name=self._name).order_by("name"))
         if not agents:
             raise NotJoined(self._name)
         return agents
@@ -231,14 +231,14 @@ class JoinedMachines:
     def nodes(self, names: Collection[str]) -> dict[str, list[NodeReport] | Exception]:
         """Reports of the machines by engine; an error in place of those that cannot be read."""
         of_engine: dict[str, list[Agent]] = {name: [] for name in names}
-        for agent in Agent.objects.filter(engine__name__in=names).select_related("engine").order_by("name"):
+        for agent in Agent.objects.short().filter(engine__name__in=names).select_related("engine").order_by("name"):
             of_engine[str(agent.engine)].append(agent)
         return {name: _nodes_or_fault(name, agents) for name, agents in of_engine.items()}
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
         wanted, now = list(attempts), timezone.now()
         rows: dict[int, list[AgentAttempt]] = {attempt: [] for attempt in wanted}
-        known = AgentAttempt.objects.filter(attempt__in=wanted).select_related("agent")
+        known = AgentAttempt.objects.filter(attempt__in=wanted).select_related("agent").defer(*LONG_OF_ITS_AGENT)
         for row in known.order_by("attempt", "rank"):
             rows[row.attempt].append(row)
         return [_report_of_rows(attempt, of_ranks, now) for attempt, of_ranks in rows.items()]

@@ -66,7 +66,7 @@ def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
 
     Raises `ForkedAgent` if another copy of the machine has had a later answer.
     """
-    agent = Agent.objects.select_for_update().get(pk=agent.pk)
+    agent = Agent.objects.defer("findings", "gpu_readings", "node_report").select_for_update().get(pk=agent.pk)
     mark = _follow_marks(agent, told.heard)
     news_of_server = _news_of_server(agent, told.condition, now) if told.condition is not None else {}
     news_of_gpus = {"gpu_readings": encode(told.gpus), "gpus_read": F("gpus_read") + 1} if told.gpus else {}
@@ -213,7 +213,7 @@ def _stop_of(row: AgentAttempt) -> StopCommand | None:
 
 def _note_answered(rows: Mapping[int, AgentAttempt], answer: SyncAnswer, kept: Collection[int], now: datetime) -> None:
     new = [attempt for attempt in answer.launches if rows[attempt].delivered_at is None]
-    AgentAttempt.objects.filter(attempt__in=new).update(delivered_at=now)
+    AgentAttempt.objects.filter(pk__in=[rows[attempt].pk for attempt in new]).update(delivered_at=now)
     over = AgentAttempt.objects.filter(pk__in=[rows[one].pk for one in answer.forget if one in rows])
     over.update(forgotten=True)
     over.filter(attempt__in=kept).update(kept=True)

@@ -108,5 +108,5 @@ def held_up_by(now: datetime) -> list[tuple[str, str]]:
 
 def _agents() -> QuerySet[Agent]:
     """Those that this service can change, by name."""
-    servers = Agent.objects.filter(site=True, engine__isnull=False, revoked_at=None, left_at=None)
+    servers = Agent.objects.short().filter(site=True, engine__isnull=False, revoked_at=None, left_at=None)
     return servers.exclude(program="").order_by("name")

@@ -101,6 +101,20 @@ def test_a_server_asks_whether_it_may_join_and_nothing_is_stored(lab: Lab) -> No
     assert client.post("/api/v1/agent/join", encode(joining), format="json").status_code == 200
 
 
+def test_a_rank_counts_as_fetched_when_its_own_server_has_fetched_it(lab: Lab) -> None:
+    """Until then it can be withdrawn, and a gang that is not ready in time names the server that is to blame."""
+    servers = [server(lab, name) for name in ("gpu1", "gpu2")]
+    for one in servers:
+        one.address = "127.0.0.1"
+        one.sync()
+    lab.submit("sleep 60", gpu_types=["k80"], gpus=4)
+    first, second = servers
+    lab.until(lambda: AgentAttempt.objects.exists() or (first.sync(), second.sync()) is None)
+    assert first.sync().launches
+    fetched = dict(AgentAttempt.objects.values_list("agent__name", "delivered_at"))
+    assert (fetched["gpu1"] is not None, fetched["gpu2"]) == (True, None)
+
+
 def test_no_machine_takes_the_name_of_the_engine_of_servers(lab: Lab) -> None:
     with pytest.raises(AgentRefused, match="An engine or a node has the name servers: choose another"):
         issue_join_token("servers", trusted=True, actor=None, now=lab.now)
