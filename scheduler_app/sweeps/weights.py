@@ -24,6 +24,7 @@ MOST_COPIED = 2 << 30
 """Bytes: the scheduler hears no engine while it copies."""
 PATIENCE = timedelta(minutes=10)
 """For weights that cannot be copied yet, as those that their machine has still to send."""
+REMEDY = "Programs save in $MOTLEY_CHECKPOINT_DIR at SIGTERM, and exit with 75."
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,9 @@ def _chosen(source: Job) -> ChosenCheckpoint:
 
 def _note_failure(turn: Turn, source: SweepTrial, why: str, now: datetime) -> None:
     """Say it at the sweep; after some time it is stopped, for its members would rest for ever."""
-    text = f"The weights of trial {source.number} cannot be copied: {why}"
+    text = f"The weights of trial {source.number} cannot be copied: {why} {REMEDY}"
     if source.resting_since and now - source.resting_since > PATIENCE:
         turn.sweep.state = Sweep.State.STOPPING
-        text = f"{text} Programs save in $MOTLEY_CHECKPOINT_DIR at SIGTERM, and exit with 75."
+    else:
+        text = f"{text} The others wait; after {PATIENCE.seconds // 60} minutes the sweep is stopped."
     turn.sweep.message = text[:500]
