@@ -13,8 +13,8 @@ from jobs_app.models import Sweep, SweepTrial
 from sweeps.space import Choice, Parameter, Range, Space, Value
 from web.pages.charts import OKABE_ITO, Figure
 
-SHADES = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")
-"""Of viridis, from the worst fifth of the trials to the best."""
+SHADES = ("#8254a8", "#5a76c8", "#21918c", "#4caf50", "#e0a100")
+"""From the worst fifth of the trials to the best: the hues of viridis, neither as dark nor as light as a theme."""
 MOST_CURVES = 200
 OF_EACH_KIND = 15
 """Learning curves that are drawn: of the best trials, and of the newest ones."""
