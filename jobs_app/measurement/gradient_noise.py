@@ -23,6 +23,11 @@ class Gradients(NamedTuple):
             return cls(team, workload, sqr, var * batch)
         return None
 
+    @property
+    def noise_scale(self) -> float | None:
+        """Variance of a sample's gradient over the squared norm, in samples; None: the gradient is all noise."""
+        return self.sample_var / self.sqr if self.sqr > 0 else None
+
 
 def learn_noise(news: Iterable[Gradients]) -> None:
     """Merge reports into the stored means of their workloads; without reports there is no query."""

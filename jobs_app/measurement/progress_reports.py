@@ -52,8 +52,10 @@ def note_progress(advances: Iterable[ProgressDelta]) -> None:
     news = list(_rates(fresh))
     learn_rates(news)
     learn_cpu_rates(news)
-    learn_noise(_gradients(fresh))
+    gradients = list(_gradients(fresh))
+    learn_noise(one for _, one in gradients)
     _write_jobs((attempt, advance) for attempt, advance in fresh if attempt.state != Attempt.State.ENDED)
+    rewrite(Job, ("noise_scale",), {job: (scale,) for job, one in gradients if (scale := one.noise_scale) is not None})
     note_points(
         {before.job: CurvePoint(advance.at, advance.step, advance.loss, advance.metrics) for before, advance in fresh}
     )
@@ -206,8 +208,9 @@ def _has_changed(attempt: StoredProgress, advance: ProgressDelta) -> bool:
     return attempt.reported_batch not in {0, _batch_of(attempt, advance)}
 
 
-def _gradients(fresh: Fresh) -> Iterator[Gradients]:
+def _gradients(fresh: Fresh) -> Iterator[tuple[UUID, Gradients]]:
+    """What they report of their gradients, with the job of each."""
     for attempt, advance in fresh:
         batch, sqr, var = _batch_of(attempt, advance), advance.grad_sqr, advance.grad_var
         if gradients := Gradients.of_batch(attempt.team, attempt.workload, batch, sqr, var):
-            yield gradients
+            yield attempt.job, gradients

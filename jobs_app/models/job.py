@@ -256,6 +256,11 @@ class Job(models.Model):
     batch_size = models.JSONField(
         default=dict, blank=True, help_text="Limits between which the batch is tuned; empty: the job's own affair."
     )
+    noise_scale = models.FloatField(
+        null=True,
+        blank=True,
+        help_text="Of its gradient, as last reported: a sample's variance over the squared norm; empty: not reported.",
+    )
     total_steps = models.PositiveBigIntegerField(null=True, blank=True)
     reported_total_steps = models.PositiveBigIntegerField(
         null=True, blank=True, help_text="As it says itself while it runs; counts where `total_steps` is not given."

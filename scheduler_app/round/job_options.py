@@ -17,8 +17,8 @@ from allocation.problem import normaliser, runnable
 from allocation.rounds.mechanism import least_run_s
 from allocation.types import Bools, Floats, Ints
 from cluster_app.replica_size import GpusPerReplica
-from estimation.batch_tuning import Tuned, tuned_rates
-from estimation.fitted_models import Fits
+from estimation.batch_tuning import NOISE_GRAIN, Tuned, tuned_rates
+from estimation.fitted_models import Fits, rounded
 from estimation.goodput import BatchLimits, GradientNoise
 from estimation.gpu_specifications import GPU_SPECIFICATIONS
 from estimation.profile import GpuSpec, Knowledge, Measurement, Tuning
@@ -226,7 +226,7 @@ def knowledge_of(rows: InputRows, queue: Sequence[JobRow]) -> tuple[list[Knowled
     known: dict[tuple[Any, ...], tuple[int, Knowledge]] = {}
     of_job = []
     for job in queue:
-        key = (job.team_id, job.workload, job.rates, tuple(job.batch_size.items()))
+        key = (job.team_id, job.workload, job.rates, *_batch_and_noise(job))
         if key not in known:
             declared = {place: job.rates.steps_per_s[position] for place, position in places(job.rates.gpus_by_type)}
             known[key] = len(known), measured(job).with_declared(declared)
@@ -244,7 +244,7 @@ def _measured_in(rows: InputRows) -> Callable[[JobRow], Knowledge]:
     known: dict[tuple[Any, ...], Knowledge] = {}
 
     def measured(job: JobRow) -> Knowledge:
-        key = (job.team_id, job.workload, tuple(job.batch_size.items()))
+        key = (job.team_id, job.workload, *_batch_and_noise(job))
         if key not in known:
             known[key] = Knowledge.of_batches(seen[key[:2]], {}, _tuning(job, rows.noise.get(key[:2])))
         return known[key]
@@ -293,12 +293,19 @@ def _most_held(replica: GpusPerReplica, gangs: Iterable[tuple[str, int]]) -> int
     return max((gpus // unit for kind, gpus in gangs if (unit := replica.on(kind))), default=0)
 
 
-def _tuning(job: JobRow, noise: tuple[float, float] | None) -> Tuning | None:
-    """Batch limits and gradient noise; noise is reported per sample and scaled to the initial batch size."""
+def _batch_and_noise(job: JobRow) -> tuple[tuple[tuple[str, int], ...], float | None]:
+    """What a job asks of its batch, and its own noise in steps of 10 %, so that few jobs of a workload differ."""
+    tuned = bool(job.batch_size and job.noise_scale)
+    return tuple(job.batch_size.items()), rounded(job.noise_scale or 1.0, NOISE_GRAIN) if tuned else None
+
+
+def _tuning(job: JobRow, of_workload: tuple[float, float] | None) -> Tuning | None:
+    """Batch limits and gradient noise, the job's own or else the workload's, scaled from samples to initial batches."""
     if not job.batch_size:
         return None
-    asked = job.batch_size
+    asked, own = job.batch_size, _batch_and_noise(job)[1]
     limits = BatchLimits(asked["initial"], asked["max"], asked["max_per_gpu"], asked["min_per_gpu"])
+    noise = (1.0, own) if own else of_workload
     return Tuning(limits, GradientNoise(noise[0], noise[1] / limits.initial) if noise else None)
 
 

@@ -2,9 +2,9 @@
 
 A service is told the batch limits of a job and how long its owner takes a restart for. All else it hears while jobs of
 the workload run: steps per second in each configuration with each batch (not how much of a step averages gradients),
-the gradient noise of the workload, and how long its restarts took. Before the first report rates are those of the data
-sheets. When a job is launched it is told its batch, and the batches among which it goes on to choose by the noise that
-it measures itself, as `motley_client.gradient_noise.TunedTraining` does.
+the gradient noise of the job and of its workload, and how long restarts took. Before the first report rates are those
+of the data sheets. When a job is launched it is told its batch, and the batches among which it goes on to choose by the
+noise that it measures itself, as `motley_client.gradient_noise.TunedTraining` does.
 """
 
 from collections.abc import Sequence
@@ -52,21 +52,22 @@ class _Reports:
     """By GPU type, GPUs, nodes and batch."""
     noise: FadingNoise = field(default_factory=FadingNoise)
     starts: list[MeasuredTime] = field(default_factory=list)
-    estimates: dict[int, Floats] = field(default_factory=dict)
+    estimates: dict[tuple[int, GradientNoise | None], Floats] = field(default_factory=dict)
+    """By kind of job and the job's own noise."""
 
-    def knowledge(self) -> Knowledge:
-        """As a round has it."""
+    def knowledge(self, own: GradientNoise | None) -> Knowledge:
+        """As a round has it of a job with this noise of its own; None: it has not reported any."""
         measured = {
             where: Measurement(seen.rate, seen.reports, seen.spread) for where, seen in sorted(self.rates.items())
         }
-        return Knowledge.of_batches(measured, {}, self._tuning())
+        return Knowledge.of_batches(measured, {}, self._tuning(own))
 
-    def _tuning(self) -> Tuning | None:
+    def _tuning(self, own: GradientNoise | None) -> Tuning | None:
         if self.limits is None:
             return None
         heard = self.noise.reports > 0
-        noise = GradientNoise(self.noise.sqr, self.noise.sample_var / self.limits.initial) if heard else None
-        return Tuning(self.limits, noise)
+        of_workload = GradientNoise(self.noise.sqr, self.noise.sample_var / self.limits.initial) if heard else None
+        return Tuning(self.limits, own or of_workload)
 
 
 @dataclass(eq=False)
@@ -105,13 +106,13 @@ class ServiceTraining(Training):
 
     def _estimate(self, i: int) -> Floats:
         """Rates (K,) of a job by all that its workload has reported."""
-        reports, kind = self._reports[self._workload[i]], int(self.jobs.kind[i])
-        if kind not in reports.estimates:
+        reports, kind, own = self._reports[self._workload[i]], int(self.jobs.kind[i]), self._jobs[i].own_noise
+        if (kind, own) not in reports.estimates:
             view, able = self._view(i), self.jobs.kind_rate[kind] > 0
-            known = [view.known(reports.knowledge())]
+            known = [view.known(reports.knowledge(own))]
             rate, _ = estimate_rates(view.machines, known, np.zeros(1, dtype=np.int64), able[None, view.columns])
-            reports.estimates[kind] = view.spread(rate)[0]
-        return reports.estimates[kind]
+            reports.estimates[kind, own] = view.spread(rate)[0]
+        return reports.estimates[kind, own]
 
     def _view(self, i: int) -> InReplicas:
         kind, takes = int(self.jobs.kind[i]), self._jobs[i].application.gpus_per_replica
@@ -164,7 +165,7 @@ class ServiceTraining(Training):
         return max(min(local, times.most_per_gpu(placement), times.most_on(gpus)), 1), passes
 
     def _tuned(self, i: int) -> Tuned:
-        view, known = self._view(i), self._reports[self._workload[i]].knowledge()
+        view, known = self._view(i), self._reports[self._workload[i]].knowledge(self._jobs[i].own_noise)
         return view.spread_tuned(tuned_rates(view.machines, view.known(known), Fits()))
 
     def _next_batch(self, i: int, k: int) -> None:

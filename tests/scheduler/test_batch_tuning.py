@@ -122,6 +122,18 @@ def test_the_plan_counts_on_the_same_rate_as_the_round(lab: Lab, first: Job) -> 
     assert explain_job(job, timezone.now())["rates_used"][0]["rate"] == pytest.approx(planned["rate"])
 
 
+def test_a_jobs_own_noise_counts_before_that_of_its_workload(lab: Lab, first: Job) -> None:
+    known_speeds(lab, first, 1, 2, 4)
+    report(lab.attempts(first)[0], batch_size=128, grad_sqr=1.0, grad_var=50.0)
+    first.refresh_from_db()
+    assert first.noise_scale == 50 * 128
+    waiting = lab.submit(PRINT_AND_WAIT, gpus=4, batch_size=BATCH, workload=first.workload)
+    Job.objects.filter(pk=waiting.pk).update(noise_scale=0.01)  # as it said in an attempt before
+    lab.let_go(first)
+    lab.running(waiting)
+    assert lab.attempts(waiting)[-1].batch_size == 128
+
+
 # -- what is learnt ----------------------------------------------------------------------------------------------
 
 

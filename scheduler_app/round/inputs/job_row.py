@@ -71,6 +71,8 @@ class JobRow(NamedTuple):
     workload: str
     rates: DeclaredRates
     batch_size: dict[str, int]
+    noise_scale: float | None
+    """Of its gradient, in samples, as it reported it last; None: it has not."""
     total_steps: int | None
     reported_total_steps: int | None
     step: int
