@@ -1,5 +1,6 @@
 """`motley sweep`: sweeps are started from files, listed, shown, stopped and deleted."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,8 @@ def test_a_population_is_shown_with_whose_weights_its_members_have(
     shown = motley("sweep", "show", "lr-search").stdout
     for words in ("500, 1,000, 1,500 steps", "3 members; copies of the best quarter", "0 spent"):
         assert words in shown
+    (row,) = json.loads(motley("sweep", "list", "-o", "json").stdout)
+    assert (row["marks"], row["rungs"]) == ([500, 1000, 1500], [])
 
 
 def test_faults_name_the_field(service: Live, motley: Motley, tmp_path: Path) -> None:

@@ -40,10 +40,8 @@ def sweep_details(one: SweepDetail) -> RenderableType:
         ("trials", f"{trials or 'none yet'}; at most {one['run_cap']}, {one['at_a_time']} at a time"),
         ("search", f"{one['method']}, {one['metric']['goal']} {one['metric']['name']}, seed {one['seed']}"),
         ("population", _population(one["population"])),
-        (
-            "marks" if one["population"] else "rungs",
-            ", ".join(f"{step:,}" for step in one["rungs"]) + " steps" if one["rungs"] else "",
-        ),
+        ("rungs", _steps(one["rungs"])),
+        ("marks", _steps(one["marks"])),
         ("GPU-hours", _gpu_hours(one)),
         ("ends", f"about {local_minute(one['ends_at'])}, at the pace so far" if one["ends_at"] else ""),
         ("best", f"{_best(one)}  trial {one['best']['number']}, job {one['best']['job']}" if one["best"] else ""),
@@ -51,6 +49,10 @@ def sweep_details(one: SweepDetail) -> RenderableType:
         ("spec", lines_of(yaml.safe_dump(one["spec"], sort_keys=False).rstrip())),
     ]
     return key_values((name, value) for name, value in facts if value)
+
+
+def _steps(places: Sequence[int]) -> str:
+    return ", ".join(f"{step:,}" for step in places) + " steps" if places else ""
 
 
 def trials_table(one: Sweep, trials: Sequence[Trial]) -> RenderableType:
