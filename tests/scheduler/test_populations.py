@@ -20,7 +20,7 @@ from scheduler_app.sweeps.weights import PATIENCE
 from tests.service_lab import Lab
 
 TrialState = SweepTrial.State
-POPULATION = {
+POPULATION: dict[str, Any] = {
     "name": "pbt",
     "method": "population",
     "metric": {"name": "val_loss"},
@@ -264,7 +264,6 @@ def test_a_member_that_fails_while_copies_are_made_takes_no_place_of_a_later_mar
     at_the_first_mark(cluster)
     turn(cluster, 2)
     assert [one.replaces for one in trials()[4:]] == [2]
-    Sweep.objects.update(generation=0)
     Job.objects.filter(pk=trials()[0].job_id).update(state="failed", finished_at=cluster.now, message="no memory")
     turn(cluster, 4)
     assert [one.replaces for one in trials()[4:]] == [2], "it is replaced at the next mark"
