@@ -44,11 +44,14 @@ test-all: test test-deep  ## everything: `make test`, then what it leaves out; t
 
 test-deep:
 	@./bootstrap.sh test-all
+	@mkdir -p $(COVERAGE)
 	$(call MEASURED,sqlite-deep) $(NO_FUZZ) --tier deep $(ARGS) $(REPEATED)
 	$(ON_POSTGRESQL) $(call MEASURED,postgresql-deep) --tier deep $(ARGS) $(call REPEATED,$(ON_POSTGRESQL))
-	@$(call MERGED,sqlite.json postgresql.json sqlite-deep.json postgresql-deep.json) --fail-under $(FLOOR) >report.txt \
-		|| { tail -n 3 report.txt; echo "fewer than $(FLOOR) % of the lines are covered: see $(COVERAGE)/report.txt"; exit 1; }
-	@tail -n 3 $(COVERAGE)/report.txt
+	@if test -f $(COVERAGE)/sqlite.json && test -f $(COVERAGE)/postgresql.json; then \
+		$(call MERGED,sqlite.json postgresql.json sqlite-deep.json postgresql-deep.json) --fail-under $(FLOOR) >report.txt \
+			|| { tail -n 3 report.txt; echo "fewer than $(FLOOR) % of the lines are covered: see $(COVERAGE)/report.txt"; exit 1; }; \
+		tail -n 3 report.txt; \
+	else echo "The floor of coverage holds over make test as well, which make test-all measures first."; fi
 
 test-loaded:  ## `make test` N times with eight busy processes beside it; says how often it was green
 	@./bootstrap.sh test

@@ -43,6 +43,7 @@ class Action(models.TextChoices):
     PERSON_INVITE = "person.invite", "invited a person"
     PERSON_JOIN = "person.join", "accepted an invitation"
     PERSON_LINK = "person.link", "linked their account to single sign-on"
+    SERVER_UPDATE = "server.update", "had a server try an update again"
     GPU_CORDON = "gpu.cordon", "took a GPU out of service"
     GPU_RETURN = "gpu.return", "returned a GPU to service"
     NODE_IMPORT = "node.import", "imported"

@@ -1,7 +1,7 @@
 """Policies beside the bound that no schedule can beat, on every recorded workload: `python -m benchmarks.bounds`.
 
 `--only philly,generated --policies "sia;motley"` for some. Recorded workloads are in `MOTLEY_REFERENCE` or
-`../shared/reference`, and left out where they are not; Sia's run by its rules with what a service knows, others by the
+`../shared/reference`, and left out where they are not; Sia's run by its rules and `--knowledge informed`, others by the
 service's. Times in hours; the bound of each trace is `simulation.results.bound`, and *above* how far a figure is from
 it. Where a scenario has several traces, the last rows are their means, with the 95 % interval of the difference to the
 first policy by paired bootstrap.

@@ -1,5 +1,6 @@
 """A live service of a benchmark: `manage.py serve` on emulated nodes, in a folder and on a port of its own."""
 
+import json
 import os
 import shutil
 import signal
@@ -10,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, NamedTuple
 
 import httpx
 
@@ -34,14 +35,45 @@ choose_policy(PolicySetting(policy={policy!r}, round_length_s={round_s}, min_run
 """
 
 
+class LiveService(NamedTuple):
+    """A service that runs for a benchmark."""
+
+    client: Client
+    """Of the demo's user."""
+    url: str
+    token: str
+    environment: Mapping[str, str]
+    process: int
+    """Of `manage.py serve`: all others of the service come from it."""
+
+    def python(self, code: str) -> Any:
+        """Run code beside the service, on its database; what it assigns to `answer` comes back through JSON."""
+        words = [
+            sys.executable,
+            "manage.py",
+            "shell",
+            "--no-imports",
+            "-c",
+            f"{code}\nimport json; print(json.dumps(answer))",
+        ]
+        done = subprocess.run(words, check=True, env=dict(self.environment), cwd=ROOT, capture_output=True, text=True)
+        return json.loads(done.stdout.splitlines()[-1])
+
+
 @contextmanager
 def live_service(
     cluster: Mapping[str, tuple[int, int]], *, policy: str, round_s: float, min_run_s: float, **settings: str
 ) -> Iterator[Client]:
-    """A service with these nodes and this policy, as a client of the demo's user; gone afterwards.
+    """A service with these nodes and this policy, as a client of the demo's user; gone afterwards."""
+    with service_process(cluster, policy=policy, round_s=round_s, min_run_s=min_run_s, **settings) as service:
+        yield service.client
 
-    Jobs that have not ended are cancelled.
-    """
+
+@contextmanager
+def service_process(
+    cluster: Mapping[str, tuple[int, int]], *, policy: str, round_s: float, min_run_s: float, **settings: str
+) -> Iterator[LiveService]:
+    """A service with these nodes and this policy; gone afterwards. Jobs that have not ended are cancelled."""
     folder = Path(tempfile.mkdtemp(prefix="motley-bench-live-", dir="/tmp"))
     folder.chmod(0o711)  # jobs of another user pass through
     environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "MOTLEY_VAR": str(folder / "var"), "DEMO": "0"}
@@ -52,9 +84,10 @@ def live_service(
         told = {"cluster": dict(cluster), "policy": policy, "round_s": round_s, "min_run_s": min_run_s}
         words = [sys.executable, "manage.py", "shell", "--no-imports", "-c", DECLARE.format(**told)]
         subprocess.run(words, check=True, env=environment, cwd=ROOT)
-        with Client(url, _token(folder / "var" / "demo.env")) as client:
+        token = _token(folder / "var" / "demo.env")
+        with Client(url, token) as client:
             try:
-                yield client
+                yield LiveService(client, url, token, environment, process.pid)
             finally:
                 _cancel_all(client)
     shutil.rmtree(folder, ignore_errors=True)

@@ -19,8 +19,9 @@ from django.utils.safestring import SafeString, mark_safe
 from audit_app.admin import Audited
 from cluster_app.models import LOCAL_ENGINE, Engine, Node
 from connections_app.agents.join_agent import revoke_agent
-from connections_app.agents.updates import update_fault_of
+from connections_app.agents.updates import try_update_again, update_fault_of
 from connections_app.engine_registry import check_options
+from connections_app.errors import AgentRefused
 from connections_app.models import Agent, EngineProbe
 from connections_app.probe import ask_for_probe
 from connections_app.sync_nodes import sync_nodes
@@ -174,7 +175,7 @@ class AgentAdmin(Audited, admin.ModelAdmin[Agent]):
         "revoked_at",
     )
     readonly_fields = tuple(name for name in fields if name != "team")
-    actions = ("revoke",)
+    actions = ("revoke", "try_again")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Agent]:
         """With the state of each node: a query for all rows."""
@@ -209,6 +210,16 @@ class AgentAdmin(Audited, admin.ModelAdmin[Agent]):
     def revoke(self, request: HttpRequest, agents: QuerySet[Agent]) -> None:
         for agent in agents:
             revoke_agent(agent, actor=request.user, now=timezone.now())  # type: ignore[arg-type]
+
+    @admin.action(description="Update: try again where it failed", permissions=["change"])
+    def try_again(self, request: HttpRequest, agents: QuerySet[Agent]) -> None:
+        for agent in agents:
+            try:
+                try_update_again(agent, actor=request.user)  # type: ignore[arg-type]
+            except AgentRefused as error:
+                self.message_user(request, str(error), messages.WARNING)
+            else:
+                self.message_user(request, f"The update is tried again on {agent}.")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

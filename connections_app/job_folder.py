@@ -1,9 +1,12 @@
 """Folder of a job, as its team reads it: its content and its files, from the engine of the latest launched attempt."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+from cluster_app.models import Engine
 from connections_app.engine_registry import engine_named
+from connections_app.long_requests import server_files
 from engines.protocol import JobFile, NoSuchFile, OpenedFile
 from jobs_app.models import Job
 
@@ -12,6 +15,38 @@ PIECE_BYTES = 1 << 20
 """Of a file on a server, what is on its way at once: the relay keeps it for a slow reader, and pings pass."""
 AS_IT_IS = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
 """Headers that keep a browser from interpreting what a job wrote."""
+
+
+def take_place(job: Job, reader: int) -> Callable[[], None]:
+    """Count a person's request for files that a server has to answer; returns what gives the place back.
+
+    Raises `TooManyLongRequests`. What the service reads itself takes none.
+    """
+    launched = job.attempts.exclude(launched_at=None).last()
+    name = launched.engine if launched is not None else ""
+    if not Engine.objects.filter(name=name, kind=Engine.Kind.SERVERS).exists():
+        return lambda: None
+    return server_files.take(reader)
+
+
+@contextmanager
+def a_place(job: Job, reader: int) -> Iterator[None]:
+    """Such a place for a while."""
+    give_back = take_place(job, reader)
+    try:
+        yield
+    finally:
+        give_back()
+
+
+def open_for(job: Job, path: str, reader: int) -> tuple[OpenedFile, Callable[[], None]]:
+    """A file of the job, and what is called when it is closed. Raises `EngineError` and `TooManyLongRequests`."""
+    give_back = take_place(job, reader)
+    try:
+        return open_file(job, path), give_back
+    except BaseException:
+        give_back()
+        raise
 
 
 def list_folder(job: Job, path: str) -> list[JobFile]:
@@ -41,8 +76,15 @@ class FileBlocks:
     A generator alone would not do: one that was never started does not run its `finally`.
     """
 
-    def __init__(self, opened: OpenedFile, *, start: int = 0, end: int | None = None) -> None:
-        self._opened = opened
+    def __init__(
+        self,
+        opened: OpenedFile,
+        *,
+        start: int = 0,
+        end: int | None = None,
+        when_closed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._opened, self._when_closed = opened, when_closed
         self._start, self._end = start, opened.size if end is None else end
         self._asked_to = start
         self._is_open = True
@@ -67,3 +109,4 @@ class FileBlocks:
         if self._is_open:
             self._is_open = False
             os.close(self._opened.descriptor)
+            self._when_closed()

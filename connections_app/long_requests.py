@@ -61,6 +61,8 @@ log_streams = LongRequests("streams of logs", most="MOTLEY_LOG_STREAMS", most_of
 sessions = LongRequests("sessions", most="MOTLEY_SESSIONS", most_of_a_user="MOTLEY_USER_SESSIONS")
 server_sessions = LongRequests("sessions of servers", most="MOTLEY_SESSIONS", most_of_a_user="MOTLEY_SESSIONS")
 """The other ends of sessions in ranks on servers, which their agents open."""
+server_files = LongRequests("requests for files on servers", most=4, most_of_a_user=2)
+"""Each keeps a thread of the web until the server's agent has answered, and while a file is read."""
 log_searches = LongRequests("searches in logs", most=3, most_of_a_user=1)
 """Each keeps a thread of the web and a processor for seconds."""
 log_downloads = LongRequests("downloads of logs", most=4, most_of_a_user=2)

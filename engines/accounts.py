@@ -42,13 +42,14 @@ def _short_name(team: str, longest: int) -> str:
     return f"{plain[: max(longest - DIGEST_LENGTH - 1, 0)]}-{digest}"
 
 
-def ensure_account(name: str) -> None:
-    """Create the system user, without home and login, if it does not exist."""
+def ensure_account(name: str, *, uid: int | None = None) -> None:
+    """Create the system user, without home and login, if it does not exist; with this number where one is given."""
     if _exists(name):
         return
     if not ACCOUNT_NAME.fullmatch(name):
         raise EngineError(f"{name!r} is not a valid user name: use lower-case letters, digits, - and _.")
-    options = ("--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent")
+    options = ["--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent"]
+    options += ["--uid", str(uid)] if uid is not None else []
     command = ["useradd", *options, "--shell", "/usr/sbin/nologin", name]
     try:
         subprocess.run(command, env={"PATH": ADMIN_PATH}, capture_output=True, text=True, check=True)  # noqa: S603 - a name of letters and digits

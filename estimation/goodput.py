@@ -112,9 +112,10 @@ def batch_choices(throughput: Throughput, limits: BatchLimits, *, nodes: int, gp
     least = max(limits.initial, limits.least_per_gpu * gpus)
     sizes = np.geomspace(least, max(limits.most, least), CANDIDATES)
     local, passes = divided(sizes, limits, k)
+    local = np.minimum(local, limits.most // (gpus * (passes + 1)))  # shares are rounded up: the largest down
     total = gpus * local * (passes + 1)
-    fits = (local >= limits.least_per_gpu) & (local <= limits.most_per_gpu) & (total <= limits.most)
-    speed = throughput(on, k, local, passes)
+    fits = (local >= max(limits.least_per_gpu, 1)) & (local <= limits.most_per_gpu)
+    speed = throughput(on, k, np.maximum(local, 1), passes)
     rows = zip(total[fits].tolist(), passes[fits].tolist(), speed[fits].tolist(), strict=True)
     return sorted({(batch, passes): BatchChoice(batch, passes, rate) for batch, passes, rate in rows}.values())
 

@@ -35,8 +35,8 @@ NOTHING = 1e-8
 SPANNING_COSTS_MORE = 1.1
 """Nodes were never spanned: averaging over them is taken to be so many times as slow as within one."""
 MOST_AVERAGING = 0.5
-"""Part of a step that averaging over the fewest GPUs takes at most, until a step without averaging was timed: else a
-fit may put all of the step there, and none into computing."""
+"""Part of the shortest step that averaging takes at most, until a step without averaging was timed: else a fit may put
+all of a step there, and none into computing."""
 MOST_OVERLAP = 10.0
 SMOOTHING = 1e-4
 """Of a step's time: the root of a mean square has a kink where the fit is exact, which is rounded off so far below."""
@@ -152,8 +152,14 @@ def _bounds(timings: Timings) -> tuple[Floats, Floats]:
     if not (timings.gpus > 2).any():
         upper[[3, 5]] = NOTHING
     if not np.isfinite(timings.compute_s).any():
-        upper[[2, 4]] = np.minimum(upper[[2, 4]], MOST_AVERAGING * float(timings.step_s.min()))
+        upper[2:6] = np.minimum(upper[2:6], _most_averaging(timings))
     return lower, upper
+
+
+def _most_averaging(timings: Timings) -> Floats:
+    """Bounds (4,) of averaging: in the largest gang alpha and beta take half of what it may take each."""
+    half_s, more = MOST_AVERAGING * float(timings.step_s.min()) / 2, max(int(timings.gpus.max()) - 2, 1)
+    return np.array([half_s, half_s / more, half_s, half_s / more])
 
 
 def _scale(timings: Timings) -> Floats:

@@ -32,7 +32,7 @@ from web.rest.etags import etag_of
 
 log = logging.getLogger(__name__)
 
-SUFFIX = ".jsonl.gz"
+SUFFIX, UNFINISHED = ".jsonl.gz", ".unfinished-"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 COMPRESSION = 6
 COMMENTED = JobEvent.Kind.COMMENTED
@@ -106,6 +106,12 @@ def archive_files() -> list[Path]:
     return sorted(settings.MOTLEY_ARCHIVE_ROOT.glob(f"*/*{SUFFIX}"))
 
 
+def unfinished_archives() -> Iterator[Path]:
+    """Files that are being written, or that a killed process has left."""
+    root: Path = settings.MOTLEY_ARCHIVE_ROOT
+    return root.glob(f"*/{UNFINISHED}*")
+
+
 def _record(job: Job) -> Record:
     """Record of a job; `team_id` decides who may see it, because a name can be given to another team."""
     events = EventAnswer(job.events.all(), many=True).data
@@ -135,7 +141,7 @@ def _write(folder: Path, records: Sequence[Record]) -> None:
     """Write one file, synced and renamed: it has its name only when it is complete and on the disk."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     lines = "".join(json.dumps(record, cls=JSONEncoder) + "\n" for record in records)
-    file = tempfile.NamedTemporaryFile(dir=folder, prefix=".", delete=False)  # noqa: SIM115 - it outlives this block
+    file = tempfile.NamedTemporaryFile(dir=folder, prefix=UNFINISHED, delete=False)  # noqa: SIM115 - it outlives this block
     try:
         with file:
             file.write(gzip.compress(lines.encode(), COMPRESSION, mtime=0))

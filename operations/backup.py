@@ -4,7 +4,7 @@ import gzip
 import hashlib
 import json
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, TypedDict
@@ -21,6 +21,7 @@ from jobs_app.code.storage import code_root
 from jobs_app.job_archive import archive_files
 
 FORMAT = 1
+UNFINISHED = ".backup-"
 MANIFEST, DATABASE, CODE, JOBS = "manifest.json", "database", "code", "jobs"
 
 
@@ -40,7 +41,7 @@ def write_backup(file: IO[bytes]) -> Manifest:
 
     Archives of code come after the database, which refers to them; so does that of jobs, to which some may have moved.
     """
-    with TemporaryDirectory(dir=settings.VAR_DIR) as folder:
+    with TemporaryDirectory(dir=settings.VAR_DIR, prefix=UNFINISHED) as folder:
         dump = Path(folder) / DATABASE
         dump_database(dump)
         paths = {
@@ -54,6 +55,12 @@ def write_backup(file: IO[bytes]) -> Manifest:
         with gzip.GzipFile(fileobj=file, mode="wb", compresslevel=3) as packed:
             _pack({MANIFEST: written, **paths}, packed)
     return manifest
+
+
+def unfinished_backups() -> Iterator[Path]:
+    """Folders of backups that are being written or restored, or that a killed process has left: whole databases."""
+    var: Path = settings.VAR_DIR
+    return var.glob(f"{UNFINISHED}*")
 
 
 def note_backup(manifest: Manifest, file: str) -> None:

@@ -26,7 +26,7 @@ from database.dump import DumpFailed, load_database
 from engines.protocol import Engine, StopReason
 from jobs_app.code.storage import code_root
 from jobs_app.models import Attempt, Job
-from operations.backup import CODE, DATABASE, JOBS, MANIFEST, Manifest, digest_of
+from operations.backup import CODE, DATABASE, JOBS, MANIFEST, UNFINISHED, Manifest, digest_of
 from operations.restore_from_0_1 import is_complete, is_of_0_1, load_rows
 from scheduler_app.models import SchedulerLease
 
@@ -94,7 +94,7 @@ def _refuse_rows() -> None:
 @contextmanager
 def _unpacked(path: Path) -> Iterator[tuple[Path, Manifest]]:
     """Folder with the members of the file, which are whole."""
-    with TemporaryDirectory(dir=settings.VAR_DIR) as name:
+    with TemporaryDirectory(dir=settings.VAR_DIR, prefix=UNFINISHED) as name:
         folder = Path(name)
         try:
             with tarfile.open(path, "r:gz") as tar:

@@ -1,4 +1,4 @@
-"""Retention: delete expired rows in batches, so that no lock is held for long."""
+"""Retention: delete expired rows and files in batches, so that no lock is held for long."""
 
 import logging
 import subprocess
@@ -21,6 +21,7 @@ from insight_app.own_process import run_manage, start_in_a_thread
 from jobs_app.code.storage import delete_files, unused_archives
 from jobs_app.job_archive import archive_jobs, expired_jobs
 from jobs_app.models import ApiToken, IdempotencyKey, JobEvent, Notification, RecurringRun
+from operations.file_retention import FILE_RULES, FileRule
 from operations.job_file_retention import (
     FilesLeft,
     add_up_files_of_teams,
@@ -66,6 +67,21 @@ class RetentionRule:
     def expired_at(self, now: datetime) -> QuerySet[Any]:
         return self.expired(now - (self.kept_for or timedelta()))
 
+    def count_expired(self, now: datetime) -> int:
+        return self.expired_at(now).count()
+
+    def delete_in_batches(self, now: datetime) -> Iterator[tuple[int, FilesLeft]]:
+        """Remove the expired rows, oldest first; yields the size of each batch, and the rows that are left.
+
+        No transaction is open around a removal: that of files asks engines, and SQLite's lock would be held meanwhile.
+        """
+        expired = self.expired_at(now)
+        later = expired
+        while pks := list(later.order_by("pk").values_list("pk", flat=True)[:ROWS_PER_BATCH]):
+            left = self.remove(expired.filter(pk__in=pks))
+            yield len(pks), left if isinstance(left, FilesLeft) else FilesLeft(0, "")
+            later = expired.filter(pk__gt=pks[-1])  # what could not be removed is tried again an hour later
+
 
 def delete_expired(now: datetime, *, time_budget: timedelta | None = None) -> RetentionRun:
     """Apply every retention rule, and record what each removed. Idempotent; safe to run during rounds.
@@ -90,9 +106,9 @@ def delete_expired(now: datetime, *, time_budget: timedelta | None = None) -> Re
     return run
 
 
-def _apply(rule: RetentionRule, now: datetime, run: RetentionRun, give_up_at: float) -> None:
+def _apply(rule: RetentionRule | FileRule, now: datetime, run: RetentionRun, give_up_at: float) -> None:
     try:
-        for count, left in _delete_in_batches(rule, now):
+        for count, left in rule.delete_in_batches(now):
             run.removed[rule.label] += count - left.rows
             if left.why:
                 run.faults[rule.label] = left.why
@@ -104,8 +120,8 @@ def _apply(rule: RetentionRule, now: datetime, run: RetentionRun, give_up_at: fl
 
 
 def count_expired(now: datetime) -> dict[str, int]:
-    """Count the rows that `delete_expired` would remove."""
-    return {rule.label: rule.expired_at(now).count() for rule in RETENTION_RULES}
+    """Count the rows and files that `delete_expired` would remove."""
+    return {rule.label: rule.count_expired(now) for rule in RETENTION_RULES}
 
 
 def delete_expired_when_due(now: datetime) -> None:
@@ -142,19 +158,6 @@ def run_for_the_scheduler(now: datetime) -> RetentionRun:
 
 def _loop() -> QuerySet[SchedulerLease]:
     return SchedulerLease.objects.filter(pk=SchedulerLease.Loop.ENGINES)
-
-
-def _delete_in_batches(rule: RetentionRule, now: datetime) -> Iterator[tuple[int, FilesLeft]]:
-    """Remove the expired rows of a rule, oldest first; yields the size of each batch, and the rows that are left.
-
-    No transaction is open around a removal: that of files asks engines, and SQLite's lock would be held meanwhile.
-    """
-    expired = rule.expired_at(now)
-    later = expired
-    while pks := list(later.order_by("pk").values_list("pk", flat=True)[:ROWS_PER_BATCH]):
-        left = rule.remove(expired.filter(pk__in=pks))
-        yield len(pks), left if isinstance(left, FilesLeft) else FilesLeft(0, "")
-        later = expired.filter(pk__gt=pks[-1])  # what could not be removed is tried again an hour later
 
 
 def _archives(before: datetime) -> QuerySet[Any]:
@@ -228,7 +231,7 @@ def _delete(rows: QuerySet[Any]) -> object:
     return rows.delete()
 
 
-RETENTION_RULES = (
+RETENTION_RULES: tuple[RetentionRule | FileRule, ...] = (
     RetentionRule("snapshots of rounds", "MOTLEY_KEEP_SNAPSHOTS", _archives, _forget_snapshots),
     RetentionRule("rounds", "MOTLEY_KEEP_ROUNDS", _old_rounds, _delete),
     RetentionRule("files of jobs that ended", "MOTLEY_KEEP_FILES", jobs_with_files, discard_files),
@@ -287,4 +290,5 @@ RETENTION_RULES = (
     ),
     RetentionRule("audit entries", "MOTLEY_KEEP_AUDIT", lambda day: AuditEntry.objects.filter(at__lt=day), _delete),
     RetentionRule("API tokens that expired or were revoked", "MOTLEY_KEEP_TOKENS", _expired_tokens, _delete),
+    *FILE_RULES,
 )

@@ -21,14 +21,14 @@ from tests.service.running_service import Service
 class AgentProcess:
     """An agent, as its owner starts it."""
 
-    def __init__(self, service: Service, folder: Path, job_user: str) -> None:
+    def __init__(self, service: Service, folder: Path, job_user: str, log: Path | None = None) -> None:
         self._service, self.folder, self._user = service, folder, job_user
         self.url = service.url
         self.prefix: tuple[str, ...] = ()
         """Command before its own, as that which enters the network of a server."""
         self.program = ROOT
         """Folder that has its sources."""
-        self._log = folder.with_suffix(".log")
+        self._log = log or folder.with_suffix(".log")
         self.driver: dict[str, str] = {}
         """Variables with which it finds a driver."""
         self.process: subprocess.Popen[bytes] | None = None
@@ -134,9 +134,11 @@ class AgentProcess:
 
 
 @contextmanager
-def an_agent(service: Service, job_user: str, folder: Path | None = None) -> Iterator[AgentProcess]:
+def an_agent(
+    service: Service, job_user: str, folder: Path | None = None, log: Path | None = None
+) -> Iterator[AgentProcess]:
     folder = folder or Path(f"/tmp/motley-agent-{secrets.token_hex(4)}")
-    one = AgentProcess(service, folder, job_user)
+    one = AgentProcess(service, folder, job_user, log)
     try:
         yield one
     finally:

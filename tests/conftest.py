@@ -301,6 +301,14 @@ def _static_folder() -> None:
     Path(service_settings.STATIC_ROOT).mkdir(parents=True, exist_ok=True)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Retention removes files that the database does not name: of `make run` in this folder it would remove all."""
+    var = tmp_path_factory.mktemp("var")
+    service_settings.VAR_DIR = var
+    service_settings.MOTLEY_ENGINE_ROOT, service_settings.MOTLEY_ARCHIVE_ROOT = var / "engine", var / "archive"
+
+
 @pytest.fixture(autouse=True)
 def _forgotten_cluster() -> None:
     """The nodes of the test before are not those of this one."""

@@ -57,6 +57,8 @@ class Deployment:
     mark: str
     """In the environment of every process of the service, as MOTLEY_TEST_MARK."""
     url: str
+    sources: Path = ROOT
+    """Of its programs."""
 
     @property
     def token(self) -> str:
@@ -67,9 +69,9 @@ class Deployment:
         return Client(self.url, self.token)
 
     def manage(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, str(ROOT / "manage.py"), *words]
+        command = [sys.executable, str(self.sources / "manage.py"), *words]
         return subprocess.run(
-            command, env=self.environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+            command, env=self.environment, cwd=self.sources, capture_output=True, text=True, check=False, timeout=120
         )
 
     def python(self, code: str) -> Any:

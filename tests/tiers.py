@@ -91,6 +91,7 @@ THOROUGH = (
     "service/test_node_sleep",
     "service/test_power_loss",
     "service/test_real_gpus",
+    "service/test_server_add",
     "service/test_servers_ddp",
     "service/test_servers_update",
     "service/test_slurm_demo",

@@ -41,11 +41,11 @@ def judge_rates() -> list[RateJudgement]:
 
 
 def _ended_attempts() -> list[Attempt]:
-    """Ended attempts with a measured rate, the newest end first."""
+    """Ended attempts with a measured rate of one batch, the newest end first."""
     last = Attempt.objects.filter(ended_at__isnull=False).order_by("-ended_at").values("pk")[:MOST_READ]
-    told = Attempt.objects.filter(pk__in=last, reports__gte=LEAST_REPORTS, rate__gt=0).exclude(rate_source="")
+    told = Attempt.objects.filter(pk__in=last, reports__gte=LEAST_REPORTS, rate__gt=0, batch_changes=0)
     columns = ("rate_source", "rate", "step_worth", "nodes", "first_step", "first_step_at", "step", "step_at")
-    return list(told.only(*columns).order_by("-ended_at")[:MOST_JUDGED])
+    return list(told.exclude(rate_source="").only(*columns).order_by("-ended_at")[:MOST_JUDGED])
 
 
 def _emulated_nodes() -> frozenset[str]:

@@ -1,6 +1,6 @@
 """PyTorch DDP that Motley can stop and continue on other GPUs without losing or repeating a step.
 
-The loss depends on the step alone, not on how many ranks share its batch. Submitted by ddp.yaml (torchrun, any number
+The loss depends on the samples so far, not on how many ranks share a batch. Submitted by ddp.yaml (torchrun, any number
 of GPUs) or ddp_without_torchrun.yaml (nodes with one GPU). Outside Motley: python ddp.py, or torchrun ddp.py
 """
 
@@ -44,23 +44,23 @@ def main(options: argparse.Namespace) -> int:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     share, rule = share_batch(GLOBAL_BATCH, world_size), options.lr_scaling
     tuned = TunedTraining(model.parameters(), [optimizer], batch=share.total, initial=GLOBAL_BATCH, lr_scaling=rule)
-    checkpoint, step = checkpoint_dir() / "last.pt", 0
+    checkpoint, step, samples = checkpoint_dir() / "last.pt", 0, 0
 
     def state() -> dict[str, Any]:
         trained = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
-        return trained | {"noise": tuned.state_dict()}
+        return trained | {"samples": samples, "noise": tuned.state_dict()}
 
     if resume() and checkpoint.exists():
         saved = torch.load(checkpoint, map_location=device)
         model.load_state_dict(saved["model"])
         optimizer.load_state_dict(saved["optimizer"])
         tuned.load_state_dict(saved["noise"])
-        step = saved["step"]
+        step, samples = saved["step"], saved["samples"]
     log = tracking.start(options.track) if rank == 0 else tracking.nothing
     say(rank, f"from step {step} on {world_size} ranks")
 
     while step < options.steps and not stop_on_every_rank(device):
-        x, y = share_of(batch(step, share.total), rank, world_size, device)
+        x, y = share_of(batch(samples, share.total), rank, world_size, device)
         optimizer.zero_grad()
         loss = torch.zeros((), device=device, dtype=x.dtype)
         for number, (part, labels) in enumerate(zip(x.split(share.samples), y.split(share.samples), strict=True), 1):
@@ -70,7 +70,7 @@ def main(options: argparse.Namespace) -> int:
             loss += of_part.detach()
         optimizer.step()
         tuned.step_done()
-        step += 1
+        step, samples = step + 1, samples + share.total
         if step % options.report_every == 0:
             mean = mean_over_ranks(loss)
             if rank == 0:
@@ -117,9 +117,9 @@ def stop_on_every_rank(device: torch.device) -> bool:
     return bool(stop.item())
 
 
-def batch(step: int, size: int) -> tuple[Tensor, Tensor]:
-    """Samples of a step, in place of a data set; of one, take numbers `step * size` and following."""
-    generator = torch.Generator().manual_seed(step)
+def batch(first: int, size: int) -> tuple[Tensor, Tensor]:
+    """Samples of a step, in place of a data set; of one, take numbers `first` and following."""
+    generator = torch.Generator().manual_seed(first)
     x = torch.randn(size, 16, generator=generator, dtype=torch.float64)
     return x, (x.sum(1, keepdim=True).sin() > 0).double()
 

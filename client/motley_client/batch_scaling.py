@@ -54,7 +54,10 @@ def share_batch(default: int, ranks: int) -> BatchShare:
 
 
 class BatchChoice(NamedTuple):
-    """A batch that the GPUs can work off: samples of a step, micro-batches of a rank, and samples/s expected of it."""
+    """A batch that the GPUs can work off: samples of a step, micro-batches of a rank, and samples/s expected of it.
+
+    Only the ratios between the samples/s of choices count.
+    """
 
     total: int
     micro_batches: int
@@ -71,8 +74,9 @@ def batch_choices(ranks: int) -> list[BatchChoice]:
 def best_share(share: BatchShare, choices: Iterable[BatchChoice], noise: "GradientNoise") -> BatchShare:
     """The share of most goodput, by the noise of batches of the present share; that itself if none is much better."""
     by_total = {one.total: one for one in choices}
-    if share.total not in by_total:
+    if not by_total:
         return share
+    present = min(by_total.values(), key=lambda one: abs(one.total - share.total))
     sample_var, ranks = noise.var * share.total, share.total // (share.micro_batches * share.samples)
 
     def goodput(choice: BatchChoice) -> float:
@@ -80,7 +84,7 @@ def best_share(share: BatchShare, choices: Iterable[BatchChoice], noise: "Gradie
         return choice.samples_per_s / below if below > 0 else choice.samples_per_s / choice.total
 
     best = max(by_total.values(), key=goodput)
-    if goodput(best) < LEAST_GAIN * goodput(by_total[share.total]):
+    if goodput(best) < LEAST_GAIN * goodput(present):
         return share
     return BatchShare(best.total, best.micro_batches, best.total // (ranks * best.micro_batches))
 

@@ -655,6 +655,14 @@ class Client(Connection):
     def server(self, name: str) -> Server:
         return cast("Server", self._json("GET", url_path("agents", name)))
 
+    def revoke_server(self, name: str) -> None:
+        """Revoke the token of a server, and its join token. Administrators only."""
+        self._send("DELETE", url_path("agents", name))
+
+    def update_server(self, name: str) -> Server:
+        """Have a server try the update again that failed there. Administrators only."""
+        return cast("Server", self._json("POST", url_path("agents", name, "update")))
+
     def cordon(self, name: str, *, reason: str) -> Node:
         """Start no new jobs on the node; running jobs continue. Administrators only."""
         return self._node_command("cordon", name, reason)

@@ -89,10 +89,10 @@ class GradientNoiseMeter:
         self._ignore()
         self._before = None
 
-    def change_batch(self, *, passes_times: float, batch_times: float) -> None:
-        """Go on with so many times the backward passes and the samples of a step; between steps, on every rank."""
+    def change_batch(self, *, passes: int, batch_times: float) -> None:
+        """Go on with so many passes and so many times the samples in a step; between steps, on every rank."""
         self.close()
-        self._passes = round(self._passes * passes_times)
+        self._passes = passes
         self.noise.scale_variance(1 / batch_times)
         self._forget()
         self._listen()
@@ -202,9 +202,11 @@ class TunedTraining:
         every: int = MEASURED_EVERY,
     ) -> None:
         self.batch, self.initial, self.lr_scaling = batch, initial or batch, lr_scaling
-        pairs, passes = batch_is_tuned() if pairs is None else pairs, passes or micro_batches()
+        pairs, self._passes = batch_is_tuned() if pairs is None else pairs, passes or micro_batches()
         is_measured = measure and gpus_per_replica() == 1
-        self.meter = GradientNoiseMeter(parameters, passes=passes, pairs=pairs, every=every) if is_measured else None
+        self.meter = (
+            GradientNoiseMeter(parameters, passes=self._passes, pairs=pairs, every=every) if is_measured else None
+        )
         self.lr_factor = learning_rate_factor(lr_scaling, self.batch, self.initial)
         for optimizer in optimizers:
             _multiply_learning_rate(optimizer, self)
@@ -221,14 +223,15 @@ class TunedTraining:
         """
         chosen = self._chosen(share)
         if self.meter and chosen != share:
-            times = chosen.total / share.total
-            self.meter.change_batch(passes_times=chosen.micro_batches / share.micro_batches, batch_times=times)
+            self._passes = self._passes * chosen.micro_batches // share.micro_batches
+            self.meter.change_batch(passes=self._passes, batch_times=chosen.total / share.total)
             self.batch = chosen.total
             self._scale()
         return chosen
 
     def _chosen(self, share: BatchShare) -> BatchShare:
-        choices = batch_choices(_ranks())
+        known = batch_choices(_ranks())
+        choices = [one for one in known if self._passes * one.micro_batches % share.micro_batches == 0]
         if self.meter is None or not choices:
             return share
         noise = self.noise

@@ -16,7 +16,7 @@ os.environ |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THR
 
 import numpy as np
 
-from motley_client.spirals import Array, Training, two_spirals
+from motley_client.spirals import LEARNING_RATE, Array, Training, two_spirals
 from motley_client.training import (
     EXIT_REQUEUE,
     TrainingError,
@@ -43,6 +43,7 @@ class Options:
     steps: int
     checkpoint_every: int | None
     """Steps; None: when it pays."""
+    lr: float
     hidden: int
     batch_size: int
     seed: int
@@ -171,7 +172,7 @@ def run(options: Options, allocation: Allocation) -> int:
 
     with options.trace.open("a", buffering=1) as trace:
         while training.step < options.steps and not should_stop():
-            training.advance(points, labels, batch_size=options.batch_size)
+            training.advance(points, labels, batch_size=options.batch_size, learning_rate=options.lr)
             trace.write(f"{training.step}\n")
             limiter.wait()
             if checkpoint_due(training.step, options):
@@ -201,6 +202,7 @@ def parse(arguments: list[str]) -> Options:
     parser = argparse.ArgumentParser(prog="python -m motley_client.sample", description=__doc__)
     parser.add_argument("--steps", type=positive, default=2000)
     parser.add_argument("--checkpoint-every", type=positive, metavar="STEPS", help="default: when it pays")
+    parser.add_argument("--lr", type=float, default=LEARNING_RATE, metavar="RATE", help="learning rate")
     parser.add_argument("--hidden", type=positive, default=32, metavar="UNITS")
     parser.add_argument("--batch-size", type=positive, default=64)
     parser.add_argument("--seed", type=int, default=0)

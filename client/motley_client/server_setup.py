@@ -81,10 +81,7 @@ def found_in(destination: str, done: "subprocess.CompletedProcess[str]") -> Foun
 
 
 def faults_among(servers: Sequence[Found], nodes: Collection[str]) -> dict[str, list[str]]:
-    """All faults by destination; `nodes` are those that the service has. Pure.
-
-    A GPU that another node has is refused by the service when the server joins.
-    """
+    """All faults by destination; `nodes` are those that the service has. Pure."""
     names, gpus = Counter(one.name for one in servers), Counter(uuid for one in servers for uuid in one.uuids)
     numbers = Counter(one.job_uid for one in servers if one.job_uid is not None)
     found = {
@@ -103,11 +100,23 @@ def faults_among(servers: Sequence[Found], nodes: Collection[str]) -> dict[str, 
     return {destination: faults for destination, faults in found.items() if faults}
 
 
+def look_again(destination: str, url: str, token: str, options: Sequence[str]) -> Found:
+    """Check a server once more, now with its token: the service says whether it may join. Nothing is written there."""
+    return found_in(destination, _run_with(token, destination, url, ["--check", "--json", *options], TIMEOUT_S))
+
+
 def install(destination: str, url: str, token: str, options: Sequence[str]) -> "subprocess.CompletedProcess[str]":
-    """Install the agent; the token goes through standard input, which other users do not see."""
+    """Install the agent."""
+    return _run_with(token, destination, url, options, INSTALL_TIMEOUT_S)
+
+
+def _run_with(
+    token: str, destination: str, url: str, options: Sequence[str], timeout_s: float
+) -> "subprocess.CompletedProcess[str]":
+    """Run the script with a token, which goes through standard input: other users do not see that."""
     run = _line(url, ["--token-file", TOKEN_FILE, *options])
     line = f"trap 'rm -f {TOKEN_FILE}' EXIT; trap 'exit 1' HUP INT TERM; (umask 077; cat > {TOKEN_FILE}) && {run}"
-    return _run(destination, line, given=token, timeout_s=INSTALL_TIMEOUT_S)
+    return _run(destination, line, given=token, timeout_s=timeout_s)
 
 
 def _name_faults(one: Found, names: Mapping[str, int], nodes: Collection[str]) -> Iterator[str]:

@@ -80,11 +80,11 @@ class Training:
         arrays |= {f"momentum_{layer}": array for layer, array in enumerate(self.momentum)}
         np.savez(file, step=self.step, loss=self.loss, rng=json.dumps(self.rng.bit_generator.state), **arrays)
 
-    def advance(self, points: Array, labels: Array, *, batch_size: int) -> None:
+    def advance(self, points: Array, labels: Array, *, batch_size: int, learning_rate: float = LEARNING_RATE) -> None:
         """One step of SGD with momentum on a random batch."""
         batch = (self.rng.random(batch_size) * len(labels)).astype(int)
         self.loss, gradients = self._gradients(points[batch], labels[batch])
-        self.momentum = [MOMENTUM * v - LEARNING_RATE * g for v, g in zip(self.momentum, gradients, strict=True)]
+        self.momentum = [MOMENTUM * v - learning_rate * g for v, g in zip(self.momentum, gradients, strict=True)]
         self.weights = [w + v for w, v in zip(self.weights, self.momentum, strict=True)]
         self.step += 1
 

@@ -8,7 +8,8 @@ from jobs_app.models.team import digest_of
 
 def agent_of(text: str) -> Agent:
     """The machine with this token; raises `NoSuchAgent`."""
-    agent = Agent.objects.filter(digest=digest_of(text), revoked_at=None).select_related("engine").first()
+    found = Agent.objects.short().defer("node_report").filter(digest=digest_of(text), revoked_at=None)
+    agent = found.select_related("engine").first()
     if agent is None:
         raise NoSuchAgent("The token of this machine is unknown or revoked.")
     return agent

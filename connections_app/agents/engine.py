@@ -21,11 +21,12 @@ from cluster_app.storage import Volunteers
 from connections_app.agents.files import ARCHIVE, archive_of, list_at, open_archive, open_at
 from connections_app.agents.gang_report import RankReport, gang_report
 from connections_app.agents.gangs import STOP_COLUMNS, stop_row
+from connections_app.agents.job_folders import kept_sizes
 from connections_app.agents.reports import report_of
 from connections_app.agents.sessions import listening_command
 from connections_app.agents.silence import is_heard, is_recent, lease_is_over
 from connections_app.agents.uploads import attempt_folder, discard, readings_of, size_of
-from connections_app.models import Agent, AgentAttempt, EngineProbe
+from connections_app.models import LONG_OF_ITS_AGENT, Agent, AgentAttempt, EngineProbe
 from engines.agent.codec import BadMessage, decode, encode
 from engines.agent.network import is_loopback
 from engines.gpu_readings import emulated_readings
@@ -172,7 +173,7 @@ class AgentEngine:
         """Rank 0 of the job's latest attempt here, while its machine has its files; raises for a silent server."""
         rows = AgentAttempt.objects.filter(agent__engine__name=self._name, job=UUID(job), rank=0, attempt__gt=0)
         row = rows.select_related("agent").order_by("-attempt").first()
-        if row is None or row.forgotten or row.delivered_at is None:
+        if row is None or (row.forgotten and not row.kept) or row.delivered_at is None:
             return None
         if row.agent.rights.sessions and not is_heard(row.agent):
             raise SilentServer(f"The server {row.agent.name} is not heard: its files are not reached until it is.")
@@ -193,9 +194,12 @@ class AgentEngine:
         return found
 
     def sizes(self, jobs: Mapping[str, Sequence[int]]) -> dict[str, int]:
-        return {job: size_of(job, list(attempts)) for job, attempts in jobs.items()}
+        kept = kept_sizes(jobs)
+        here = {job: size_of(job, list(of)) for job, of in jobs.items()}
+        return {job: size + there for job, size in here.items() if (there := kept.get(job, 0)) is not None}
 
     def discard(self, jobs: Mapping[str, Sequence[int]]) -> None:
+        """Remove what is here, and the rows: a server is told to remove a folder of which there is none (any more)."""
         for job, attempts in jobs.items():
             discard(job, list(attempts))
             gone = Attempt.objects.filter(pk__in=list(attempts), gone_at__isnull=False).values("pk")
@@ -204,7 +208,7 @@ class AgentEngine:
 
     def _agents(self) -> list[Agent]:
         """Its agents, by name."""
-        agents = list(Agent.objects.filter(engine__name=self._name).order_by("name"))
+        agents = list(Agent.objects.short().filter(engine__name=self._name).order_by("name"))
         if not agents:
             raise NotJoined(self._name)
         return agents
@@ -227,14 +231,14 @@ class JoinedMachines:
     def nodes(self, names: Collection[str]) -> dict[str, list[NodeReport] | Exception]:
         """Reports of the machines by engine; an error in place of those that cannot be read."""
         of_engine: dict[str, list[Agent]] = {name: [] for name in names}
-        for agent in Agent.objects.filter(engine__name__in=names).select_related("engine").order_by("name"):
+        for agent in Agent.objects.short().filter(engine__name__in=names).select_related("engine").order_by("name"):
             of_engine[str(agent.engine)].append(agent)
         return {name: _nodes_or_fault(name, agents) for name, agents in of_engine.items()}
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
         wanted, now = list(attempts), timezone.now()
         rows: dict[int, list[AgentAttempt]] = {attempt: [] for attempt in wanted}
-        known = AgentAttempt.objects.filter(attempt__in=wanted).select_related("agent")
+        known = AgentAttempt.objects.filter(attempt__in=wanted).select_related("agent").defer(*LONG_OF_ITS_AGENT)
         for row in known.order_by("attempt", "rank"):
             rows[row.attempt].append(row)
         return [_report_of_rows(attempt, of_ranks, now) for attempt, of_ranks in rows.items()]

@@ -33,8 +33,8 @@ ARCHIVE = "checkpoints.tar.gz"
 LONGEST_LINE = 4 << 20
 """A list of the most names that a folder is read for, each of 255 bytes that are no letters: some 2 MB."""
 NOT_OPENED = "The server {} did not answer: its agent is busy, or of another release. Try again."
-MOST_WAITING, MOST_FOR_A_SERVER = 4, 2
-"""Each keeps a thread of this web process, until the answer is here."""
+MOST_WAITING, MOST_FOR_A_SERVER = 4, 3
+"""Each keeps a thread of this web process, until the answer is here. One person has two (`server_files`)."""
 waiting: Counter[str] = Counter()
 """Questions that wait, by server."""
 changing = Lock()

@@ -1,6 +1,7 @@
 """Registration of agents: join tokens, an engine with a node for each machine, rows of lists."""
 
 import secrets
+from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
@@ -118,10 +119,38 @@ def join(text: str, joining: Joining, now: datetime) -> Agent:
     engine = _engine_of_servers() if agent.site else _engine_of_volunteer(agent)
     _register_node(agent, engine, joining)
     agent.engine, agent.digest, agent.machine, agent.joined_at = engine, digest, joining.machine, now
-    agent.trusted = agent.join_trusted
+    agent.trusted, agent.job_uid = agent.join_trusted, joining.job_uid
     agent.node_report = encode(joining.node) | {"name": agent.name}
     agent.save()
     return agent
+
+
+@transaction.atomic
+def try_to_join(text: str, joining: Joining, now: datetime) -> tuple[Agent, int | None]:
+    """Whether the machine may join, and the number of the account of jobs on the other servers. Nothing is stored.
+
+    Raises what `join` does, and `AgentRefused` where that account has another number here.
+    """
+    agent = join(text, joining, now)
+    numbers = _account_numbers(agent) if agent.site else {}
+    transaction.set_rollback(True)
+    if numbers and joining.job_uid is not None and joining.job_uid not in numbers:
+        usual, node = next(iter(numbers.items()))
+        raise AgentRefused(
+            f"The account of jobs has the number {joining.job_uid} here and {usual} on {node}: give it one (usermod -u "
+            f"{usual}), or files on shared storage are not its own."
+        )
+    return agent, next(iter(numbers), None)
+
+
+def _account_numbers(agent: Agent) -> dict[int, str]:
+    """Numbers of the account of jobs on the other servers, the most usual first, each with one of these."""
+    others = Agent.objects.filter(site=True, engine__isnull=False, revoked_at=None, job_uid__isnull=False)
+    names: dict[int, list[str]] = defaultdict(list)
+    for other in others.exclude(pk=agent.pk).order_by("name"):
+        if other.job_uid is not None:
+            names[other.job_uid].append(other.name)
+    return {number: of[0] for number, of in sorted(names.items(), key=lambda item: -len(item[1]))}
 
 
 def _engine_of_volunteer(agent: Agent) -> Engine:
@@ -195,7 +224,9 @@ def _refuse_gpus(node: str, uuids: Sequence[str]) -> None:
         raise AgentRefused(f"Each GPU of a machine has a UUID of its own, of at most {LONGEST_UUID} characters.")
     other = Gpu.objects.filter(uuid__in=uuids).exclude(node__name=node).first()
     if other is not None:
-        raise AgentRefused(f"The GPU {other.uuid} belongs to the node {other.node}: a machine is one node only.")
+        raise AgentRefused(
+            f"The GPU {other.uuid} belongs to the node {other.node}: a machine is one node only. Leave one out."
+        )
 
 
 MOST_SHOWN = 200

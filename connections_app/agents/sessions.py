@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from django.db.models import Q
+
 from connections_app.agents.uploads import agent_root, make_folder
 from connections_app.models import Agent, AgentAttempt
 from engines.agent.messages import SessionOrder
@@ -46,14 +48,20 @@ def new_socket(attempt: int, rank: int, *, of_files: bool = False) -> Path:
     return _folder() / f"{attempt}.{rank}.{secrets.token_hex(16)}{'.files' if of_files else ''}"
 
 
-def orders_of(rows: Collection[AgentAttempt]) -> list[SessionOrder]:
-    """The sessions that wait in these ranks."""
-    ranks = {(row.attempt, row.rank) for row in rows}
-    return [SessionOrder(one.key, one.attempt, one.of_files) for one in _waiting() if (one.attempt, one.rank) in ranks]
+def orders_of(rows: Collection[AgentAttempt], kept: Collection[AgentAttempt] = ()) -> list[SessionOrder]:
+    """The sessions that wait in these ranks, and questions for files of those, and of jobs that are kept."""
+    ranks, of_files = {(row.attempt, row.rank) for row in rows}, {(row.attempt, row.rank) for row in kept}
+    return [
+        SessionOrder(one.key, one.attempt, one.of_files)
+        for one in _waiting()
+        if (one.attempt, one.rank) in ranks or (one.of_files and (one.attempt, one.rank) in of_files)
+    ]
 
 
 class ServerSession:
     """The agent's end of a session, for the server of long requests."""
+
+    to_the_end = True
 
     def __init__(self, agent: Agent, waiting: Waiting) -> None:
         self._agent, self._waiting = agent, waiting
@@ -70,12 +78,18 @@ class ServerSession:
         return is_valid and runs
 
 
+def attempts_asked_for() -> list[int]:
+    """Attempts of whose jobs somebody waits for files."""
+    return [one.attempt for one in _waiting() if one.of_files]
+
+
 def session_of(agent: Agent, key: str) -> ServerSession | None:
     """The session with this key, if it is in a rank of this agent."""
     if not KEY.fullmatch(key):
         return None
     for waiting in _waiting():
-        of_rank = agent.attempts.filter(attempt=waiting.attempt, rank=waiting.rank, forgotten=False)
+        is_here = Q(forgotten=False) | Q(kept=waiting.of_files, forgotten=True)
+        of_rank = agent.attempts.filter(is_here, attempt=waiting.attempt, rank=waiting.rank)
         if secrets.compare_digest(waiting.key, key) and of_rank.exists():
             return ServerSession(agent, waiting)
     return None

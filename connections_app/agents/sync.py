@@ -17,6 +17,7 @@ from django.db.models import F
 from cluster_app.errors import NotLentNow
 from cluster_app.models import Node
 from cluster_app.services import drain, resume
+from connections_app.agents.job_folders import attempts_to_keep, follow_folders, kept_rows_asked_for
 from connections_app.agents.sessions import orders_of
 from connections_app.agents.updates import program_for
 from connections_app.errors import ForkedAgent
@@ -65,9 +66,9 @@ def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
 
     Raises `ForkedAgent` if another copy of the machine has had a later answer.
     """
-    agent = Agent.objects.select_for_update().get(pk=agent.pk)
+    agent = Agent.objects.defer("findings", "gpu_readings", "node_report").select_for_update().get(pk=agent.pk)
     mark = _follow_marks(agent, told.heard)
-    news_of_server = _news_of_server(told.condition, now) if told.condition is not None else {}
+    news_of_server = _news_of_server(agent, told.condition, now) if told.condition is not None else {}
     news_of_gpus = {"gpu_readings": encode(told.gpus), "gpus_read": F("gpus_read") + 1} if told.gpus else {}
     Agent.objects.filter(pk=agent.pk).update(
         told=F("told") + 1,
@@ -85,24 +86,32 @@ def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
     _store(rows, news, now)
     answer = answer_to(news, _standing(rows))
     launches = _outgoing(agent, [rows[attempt] for attempt in answer.launches])
-    _note_answered(rows, answer._replace(launches=[*launches]), now)
+    kept = attempts_to_keep(agent, [rows[one] for one in answer.forget if one in rows])
+    _note_answered(rows, answer._replace(launches=[*launches]), kept, now)
     may_go = _follow_leaving(agent, told.leaving, now)
     return Orders(
         lease=timedelta(seconds=settings.MOTLEY_AGENT_LEASE_S),
-        pause=_pause(),
+        pause=_pause(rows.values()),
         launches=[*launches.values()],
         stops=answer.stops,
         go=[attempt for attempt, row in rows.items() if row.go_at and not row.stop_reason],
-        sessions=orders_of(rows.values()) if agent.rights.sessions else (),
+        sessions=orders_of(rows.values(), kept_rows_asked_for(agent)) if agent.rights.sessions else (),
         program=program_for(agent),
+        tries=agent.update_tries,
         forget=answer.forget,
+        keep=kept,
+        discard=follow_folders(agent, told.kept),
         may_go=may_go and not rows.keys() - {*answer.forget},
         mark=mark,
     )
 
 
-def _news_of_server(condition: Condition, now: datetime) -> dict[str, Any]:
-    """Columns of the agent; a volunteer's machine may say anything, so that texts are cut."""
+def _news_of_server(agent: Agent, condition: Condition, now: datetime) -> dict[str, Any]:
+    """Columns of the agent; a volunteer's machine may say anything, so that texts are cut.
+
+    A fault of an update from before an administrator had it tried again is none any more.
+    """
+    fault = condition.update_fault if condition.tries >= agent.update_tries else ""
     findings = [replace(one, name=one.name[:20], said=one.said[:500]) for one in condition.findings[:MOST_FINDINGS]]
     return {
         "release": condition.release[:40],
@@ -110,7 +119,7 @@ def _news_of_server(condition: Condition, now: datetime) -> dict[str, Any]:
         "python": condition.python[:20],
         "findings": encode(findings),
         "checked_at": now,
-        "update_fault": condition.update_fault[:500],
+        "update_fault": fault[:500],
     }
 
 
@@ -202,10 +211,12 @@ def _stop_of(row: AgentAttempt) -> StopCommand | None:
     return StopCommand(row.attempt, StopReason(row.stop_reason), timedelta(seconds=row.stop_grace_s))
 
 
-def _note_answered(rows: Mapping[int, AgentAttempt], answer: SyncAnswer, now: datetime) -> None:
+def _note_answered(rows: Mapping[int, AgentAttempt], answer: SyncAnswer, kept: Collection[int], now: datetime) -> None:
     new = [attempt for attempt in answer.launches if rows[attempt].delivered_at is None]
-    AgentAttempt.objects.filter(attempt__in=new).update(delivered_at=now)
-    AgentAttempt.objects.filter(attempt__in=[one for one in answer.forget if one in rows]).update(forgotten=True)
+    AgentAttempt.objects.filter(pk__in=[rows[attempt].pk for attempt in new]).update(delivered_at=now)
+    over = AgentAttempt.objects.filter(pk__in=[rows[one].pk for one in answer.forget if one in rows])
+    over.update(forgotten=True)
+    over.filter(attempt__in=kept).update(kept=True)
 
 
 def _outgoing(agent: Agent, rows: Sequence[AgentAttempt]) -> dict[int, Launch]:
@@ -275,6 +286,9 @@ def _return(agent: Agent, node: Node) -> None:
             resume(node, actor=None, reason="its agent is back")
 
 
-def _pause() -> timedelta:
+def _pause(rows: Collection[AgentAttempt]) -> timedelta:
+    """Until the next message: short where a rank is ready, and waits for the others of its gang."""
+    if any(row.ready_at and not (row.go_at or row.stop_reason) for row in rows):
+        return timedelta(seconds=SHORTEST_PAUSE_S)
     pause_s = Agent.objects.filter(engine__isnull=False, revoked_at=None).count() / AGENTS_PER_SECOND
     return timedelta(seconds=min(max(pause_s, SHORTEST_PAUSE_S), LONGEST_PAUSE_S))

@@ -8,19 +8,24 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from django.db.models import QuerySet
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.db import transaction
+from django.db.models import F, QuerySet
 from django.utils import timezone
 from django.utils.timezone import localtime
 
+from audit_app.models import Action
+from audit_app.services import note
 from connections_app.agents.program import program_digest
 from connections_app.agents.silence import is_heard
+from connections_app.errors import AgentRefused
 from connections_app.models import Agent
 
 LATE_AFTER = timedelta(minutes=15)
-"""An agent tries a change again ten minutes after a fault that may pass."""
+"""An agent tries a change again a minute after a fault that may pass, and goes back after another."""
 LATE = (
     "It was told at {:%H:%M on %d %B} to change its program, and has neither changed nor said why not: the other "
-    "servers wait for it. See the log of its agent, or revoke it."
+    "servers wait for it. See the log of its agent; then have it try again, or revoke it."
 )
 
 
@@ -52,6 +57,36 @@ def tell_to_update(agent: int) -> None:
     Agent.objects.filter(pk=agent).update(update_to=program_digest(), update_at=timezone.now(), update_fault="")
 
 
+@transaction.atomic
+def try_update_again(agent: Agent, *, actor: AbstractBaseUser | None) -> None:
+    """Have a server that failed to change to the program of this service try it again.
+
+    Raises `AgentRefused` for one that has nothing to try.
+    """
+    agent = Agent.objects.select_for_update().get(pk=agent.pk)
+    if reason := _why_not_again(agent, program_digest()):
+        raise AgentRefused(reason)
+    tried = {"update_at": timezone.now(), "update_fault": "", "update_tries": F("update_tries") + 1}
+    Agent.objects.filter(pk=agent.pk).update(**tried)
+    said = f"to {program_digest()}{', which failed: ' if agent.update_fault else ''}{agent.update_fault}"
+    note(Action.SERVER_UPDATE, actor=actor, target=agent.name, target_id=agent.pk, message=said)
+
+
+def _why_not_again(agent: Agent, program: str) -> str:
+    """Why there is nothing that the server could try again; empty: there is. Pure."""
+    if not agent.site or agent.engine_id is None or agent.revoked_at is not None or agent.left_at is not None:
+        return f"{agent.name} is no server that works here: the service changes the programs of its servers alone."
+    if not agent.program:
+        return (
+            f"{agent.name} has an agent that the service cannot change: run the line of Add a server there once more."
+        )
+    if agent.program == program:
+        return f"{agent.name} runs the program of the service already."
+    if agent.update_to != program:
+        return f"{agent.name} has not been told to change yet: servers change one after the other, by themselves."
+    return ""
+
+
 def program_for(agent: Agent) -> str:
     """The program to which the agent is to change now; empty: none, or it could not be used there."""
     has_failed = bool(agent.update_fault) and agent.update_to in agent.update_fault  # the fault names its program
@@ -73,5 +108,5 @@ def held_up_by(now: datetime) -> list[tuple[str, str]]:
 
 def _agents() -> QuerySet[Agent]:
     """Those that this service can change, by name."""
-    servers = Agent.objects.filter(site=True, engine__isnull=False, revoked_at=None, left_at=None)
+    servers = Agent.objects.short().filter(site=True, engine__isnull=False, revoked_at=None, left_at=None)
     return servers.exclude(program="").order_by("name")

@@ -149,6 +149,8 @@ def _within(value: float | None, most: float) -> float | None:
 OWN = 0o700
 CHUNK_BYTES = 1 << 20
 ASK_EVERY_BYTES = 64 << 20
+ARCHIVE, UNFINISHED = ".tar.gz", ".agent-"
+"""Ending of an archive of checkpoints, and beginning of the name of one that an agent is sending."""
 
 
 class Readable(Protocol):
@@ -183,7 +185,17 @@ def attempt_folder(attempt: int) -> AttemptFolder:
 
 def checkpoints_of(job: UUID) -> Path:
     """Archive of the job's checkpoints; it need not exist."""
-    return agent_root() / "checkpoints" / f"{job}.tar.gz"
+    return agent_root() / "checkpoints" / f"{job}{ARCHIVE}"
+
+
+def stored_checkpoints() -> Iterator[Path]:
+    """All archives of checkpoints, also those that are being copied."""
+    return (agent_root() / "checkpoints").glob(f"{'[0-9a-f]' * 8}-*{ARCHIVE}")
+
+
+def unfinished_checkpoints() -> Iterator[Path]:
+    """Archives that agents are sending, or that a killed process has left."""
+    return (agent_root() / "checkpoints").glob(f"{UNFINISHED}*")
 
 
 def append_log(attempt: int, stream: Stream, offset: int, data: bytes, *, most: int, rank: int = 0) -> int:
@@ -219,7 +231,7 @@ def store_checkpoints(
         raise LargerThanAllowed
     target = checkpoints_of(job)
     make_folder(target.parent)
-    beside = target.with_name(f".agent-{sender}")
+    beside = target.with_name(f"{UNFINISHED}{sender}")
     with _received(body, beside, size, UnpackedSize(limits.unpacked), still) as whole, still() as may:
         if whole and may:
             beside.replace(target)

@@ -6,7 +6,7 @@ The copy is made when the job is submitted: what the other job saves later, or d
 import os
 import stat
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ from uuid import UUID
 
 from django.conf import settings
 
-from connections_app.agents.uploads import checkpoints_of, copy_slot, make_folder
+from connections_app.agents.uploads import ARCHIVE, checkpoints_of, copy_slot, make_folder
 from connections_app.checkpoints.listing import (
     FOLDER,
     Checkpoint,
@@ -92,6 +92,13 @@ def _latest_step(kept: list[Checkpoint]) -> int | None:
 def drop_copy(job: UUID) -> None:
     """Remove the copy of a job that was not submitted."""
     checkpoints_of(job).unlink(missing_ok=True)
+
+
+def without_job(archives: Sequence[Path]) -> list[Path]:
+    """The archives of checkpoints whose job does not exist: a process was killed between a copy and its commit."""
+    ids = {path: UUID(path.name.removesuffix(ARCHIVE)) for path in archives}
+    known = set(Job.objects.filter(pk__in=ids.values()).order_by().values_list("pk", flat=True))
+    return [path for path, job in ids.items() if job not in known]
 
 
 @contextmanager

@@ -11,8 +11,16 @@ from cluster_app.models import SUSPECT_AFTER, Engine
 from connections_app.models.standing import RIGHTS, Rights, Standing
 from jobs_app.models import Team
 
+LONG = ("findings", "answers", "gpu_readings")
+"""Columns of JSON that few need: to read them of 200 servers takes half of a turn of the engines' loop."""
+LONG_OF_ITS_AGENT = tuple(f"agent__{name}" for name in LONG)
+
 
 class AgentQuerySet(models.QuerySet["Agent"]):
+    def short(self) -> "AgentQuerySet":
+        """Without the long columns, which are read when they are asked for."""
+        return self.defer(*LONG)
+
     def visible_to(self, user: User) -> "AgentQuerySet":
         """Machines of the user's teams; staff see all."""
         return self if user.is_staff else self.filter(team__in=user.teams.order_by().values("pk"))
@@ -79,12 +87,18 @@ class Agent(models.Model):
     python = models.CharField("Python", max_length=20, blank=True, editable=False)
     findings = models.JSONField(default=list, blank=True, editable=False, help_text="What it found on its server.")
     checked_at = models.DateTimeField("last checked", null=True, blank=True, editable=False)
+    job_uid = models.BigIntegerField(
+        null=True, editable=False, help_text="Number of the account of jobs on the server; empty: it has not said it."
+    )
     update_to = models.CharField(
         max_length=12, blank=True, editable=False, help_text="Program to which it is told to change; empty: none."
     )
     update_at = models.DateTimeField(null=True, blank=True, editable=False, help_text="When it was told so.")
     update_fault = models.CharField(
         max_length=500, blank=True, editable=False, help_text="Why its last change to another program was taken back."
+    )
+    update_tries = models.PositiveIntegerField(
+        default=0, editable=False, help_text="How often an administrator had it try a change that failed again."
     )
 
     gpu_readings = models.JSONField(default=list, blank=True, editable=False)
@@ -156,9 +170,16 @@ class AgentAttempt(models.Model):
     forgotten = models.BooleanField(
         default=False, editable=False, help_text="The agent was told to remove its files, or never had it."
     )
+    kept = models.BooleanField(
+        default=False, editable=False, help_text="Its job ended there, and its server keeps the job's folder."
+    )
+    kept_bytes = models.BigIntegerField(null=True, editable=False, help_text="Of that folder; empty: not measured yet.")
 
     class Meta:
-        indexes = [models.Index(fields=("agent",), name="agent_attempt_kept", condition=Q(forgotten=False))]
+        indexes = [
+            models.Index(fields=("agent",), name="agent_attempt_kept", condition=Q(forgotten=False)),
+            models.Index(fields=("agent", "job"), name="agent_attempt_job_folder", condition=Q(kept=True)),
+        ]
         constraints = [
             models.UniqueConstraint(fields=("attempt", "rank"), name="agent_attempt_rank_once"),
             models.UniqueConstraint(fields=("attempt", "agent"), name="agent_attempt_server_once"),

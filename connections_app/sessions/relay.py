@@ -10,7 +10,7 @@ import os
 import signal
 from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import timedelta
 from tempfile import TemporaryFile
 from time import monotonic
@@ -46,10 +46,22 @@ class WebSocket(Protocol):
 
 
 class Relay:
-    """One session; `check` is called every minute with whether it was used, and returns whether it may continue."""
+    """One session; `check` is called every minute with whether it was used, and returns whether it may continue.
 
-    def __init__(self, websocket: WebSocket, *, idle: timedelta, check: Callable[[bool], Awaitable[bool]]) -> None:
-        self._websocket, self._check = websocket, check
+    `to_the_end`: what the other side has sent before its end is still given to the process, however slowly that reads,
+    which then ends the session. So it is at the end of a server: its agent has sent the last of a rank and gone, long
+    before a person has read it. A client that goes has nothing more to say.
+    """
+
+    def __init__(
+        self,
+        websocket: WebSocket,
+        *,
+        idle: timedelta,
+        check: Callable[[bool], Awaitable[bool]],
+        to_the_end: bool = False,
+    ) -> None:
+        self._websocket, self._check, self._to_the_end = websocket, check, to_the_end
         self._idle_s = idle.total_seconds()
         self._active_at_s = monotonic()
         self._failed_checks = 0
@@ -71,12 +83,14 @@ class Relay:
                 stderr=complaints,
                 start_new_session=True,
             )
-            copies = {
+            received, given, said = (
                 asyncio.create_task(copy)
                 for copy in (self._receive(first), self._input(process), self._output(process))
-            }
+            )
+            copies = {received, given, said}
             try:
-                await self._close(*await self._reason_to_end(copies))
+                ends = {said} if self._to_the_end else copies
+                await self._close(*await self._reason_to_end(ends))
             finally:
                 for copy in copies:
                     copy.cancel()
@@ -84,10 +98,10 @@ class Relay:
                 await _end(process)
             _log_complaints(complaints)
 
-    async def _reason_to_end(self, copies: set[asyncio.Task[None]]) -> tuple[int, str]:
-        """Wait for the end of the session: code and words for the client."""
+    async def _reason_to_end(self, ends: set[asyncio.Task[None]]) -> tuple[int, str]:
+        """Wait for the end of the session, that of the first of these: code and words for the client."""
         check_at_s = monotonic() + CHECK_EVERY_S
-        while not (await asyncio.wait(copies, timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED))[0]:
+        while not (await asyncio.wait(ends, timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED))[0]:
             now_s = monotonic()
             if now_s - self._active_at_s > self._idle_s:
                 return NORMAL, f"idle for {timedelta(seconds=int(self._idle_s))}"
@@ -112,16 +126,24 @@ class Relay:
     async def _receive(self, first: bytes) -> None:
         """Keep what the client sends until the process reads it, so that its end is seen meanwhile."""
         message: bytes | None = first
-        while message is not None:
-            self._keep(message)
-            while self._unread_bytes > MOST_UNREAD_BYTES:
+        try:
+            while message is not None:
+                self._keep(message)
+                await self._room()
+                message = await self._websocket.receive()
+                self._active_at_s = monotonic()
+        finally:
+            self._gone = True
+            self._changed.set()
+
+    async def _room(self) -> None:
+        """Wait while more is unread than is kept. Nothing ends a session for a slow reader beyond its own process."""
+        while self._unread_bytes > MOST_UNREAD_BYTES:
+            if not self._to_the_end:
                 self._full_since_s = self._full_since_s or monotonic()
-                self._changed.clear()
-                await self._changed.wait()
-            self._full_since_s = 0.0
-            message = await self._websocket.receive()
-            self._active_at_s = monotonic()
-        self._gone = True
+            self._changed.clear()
+            await self._changed.wait()
+        self._full_since_s = 0.0
 
     def _keep(self, message: bytes) -> None:
         self._unread.append(message)
@@ -133,6 +155,9 @@ class Relay:
         assert process.stdin is not None  # noqa: S101 - a pipe
         while True:
             while not self._unread:
+                if self._gone and self._to_the_end:
+                    process.stdin.close()
+                    return
                 self._changed.clear()
                 await self._changed.wait()
             message = self._unread.popleft()
@@ -140,12 +165,14 @@ class Relay:
                 process.stdin.write(message)
                 await process.stdin.drain()
             self._unread_bytes -= len(message)
+            self._active_at_s = monotonic()
             self._changed.set()
 
     async def _output(self, process: Process) -> None:
         assert process.stdout is not None  # noqa: S101 - a pipe
         while data := await process.stdout.read(READ_BYTES):
-            await self._websocket.send(data)
+            with suppress(OSError) if self._to_the_end else nullcontext():  # it has gone, and the rest is still read
+                await self._websocket.send(data)
             self._active_at_s = monotonic()
 
     async def _close(self, code: int, words: str) -> None:

@@ -22,6 +22,8 @@ class Session(Protocol):
     """Session as permitted by the view."""
 
     command: SessionCommand
+    to_the_end: bool
+    """Whether the process is given all that was sent, also when the sender has gone (`Relay`)."""
 
     def begin(self, message: str | bytes) -> bytes:
         """Check and note the first message; the first bytes for the process. Raises `NotAsked`."""

@@ -18,7 +18,7 @@ from typing import IO, NotRequired, TypedDict
 
 from engines.agent.agent import Agent, lease_path, leave_path, mark_path
 from engines.agent.checkpoint_uploads import USUAL, CheckpointUploads, UploadRate
-from engines.agent.checks import Asked
+from engines.agent.checks import Asked, uid_of
 from engines.agent.condition import Conditions
 from engines.agent.connection import Connection, Refused, Unheard, checked_url
 from engines.agent.machine import EmulatedGpus, MachineReports, machine_digest, machine_report
@@ -97,6 +97,7 @@ def join(given: argparse.Namespace) -> int:
         lending=_lending(given),
         notice=given.notice,
         gangs=True,
+        job_uid=uid_of(given.job_user),
     )
     joined = Connection(given.url, join_token(given)).join(joining)
     identity = Identity(
@@ -147,7 +148,7 @@ def run(given: argparse.Namespace) -> int:
             notice=timedelta(seconds=identity["notice_s"]),
             uploads=CheckpointUploads(given.state, connection, engine, pace),
             network=network,
-            condition=Conditions(program, asked=_checks(given, identity) if site else None, update_fault=updates.fault),
+            condition=Conditions(program, asked=_checks(given, identity) if site else None, failure=updates.failure),
             updates=updates,
             site=site,
         )

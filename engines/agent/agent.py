@@ -16,6 +16,7 @@ from pathlib import Path
 from engines.agent.checkpoint_uploads import CheckpointUploads
 from engines.agent.condition import Conditions
 from engines.agent.connection import CONFLICT, FORKED, OTHER_RELEASE, UNAUTHORIZED, Connection, Refused, Unheard
+from engines.agent.kept_jobs import KeptJobs
 from engines.agent.machine import machine_digest
 from engines.agent.messages import VERSION, AttemptNews, Orders, Sync
 from engines.agent.network import Network
@@ -33,6 +34,7 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 FILES_PAUSE_S = 1.0
+NEWS_EVERY_S = 1.0
 OVER = (Phase.ENDED, Phase.LOST)
 
 
@@ -62,6 +64,7 @@ class Agent:
             folder, connection, engine, self._uploads, may_start=lambda: self._lease.left_s() > 0, network=network
         )
         self._sessions = Sessions(connection, engine)
+        self._kept = KeptJobs(folder, engine, self._transfers.jobs_here)
         self._site = site
         self._condition = condition or Conditions(Program.own())
         self._updates = updates or Updates(folder, Program.own())
@@ -71,6 +74,8 @@ class Agent:
         self._ended = threading.Event()
         self._left_by_s: float | None = None
         self._pause_s = FIRST_PAUSE_S
+        self._told: dict[int, tuple[Phase, bool]] = {}
+        self._is_answered = False
 
     def run(self) -> int:
         """Work until the machine has left; returns the exit status of the process.
@@ -86,8 +91,7 @@ class Agent:
         threading.Thread(target=self._condition.run, args=(stopped,), daemon=True).start()
         try:
             while not self._ended.is_set() and not self.turn():
-                self._woken.wait(self._pause_s)
-                self._woken.clear()
+                self._wait()
         except Refused as error:
             log.error("the service refuses this machine, whose jobs are stopped: %s", error)
             self._stop_all(timedelta() if error.code == FORKED else self._notice)
@@ -95,6 +99,19 @@ class Agent:
         finally:
             stopped.set()
         return 0
+
+    def _wait(self) -> None:
+        """Wait for the next turn: for the pause, or until there is news of an attempt that the service waits for."""
+        until_s = seconds_since_boot() + self._pause_s
+        while (left_s := until_s - seconds_since_boot()) > 0 and not self._woken.wait(min(left_s, NEWS_EVERY_S)):
+            if self._is_answered and self._state() != self._told:
+                break
+        self._woken.clear()
+
+    def _state(self) -> dict[int, tuple[Phase, bool]]:
+        """Of each attempt here, its phase, and whether it is ready: what others wait for."""
+        reports = self._engine.poll(self._engine.attempts())
+        return {one.attempt: (one.phase, self._engine.is_ready(one.attempt)) for one in reports}
 
     def _once_heard(self, work: Callable[[threading.Event, float], None], stopped: threading.Event) -> None:
         """Transfer no file before the service has taken a message: this may be a copy of the machine."""
@@ -148,8 +165,10 @@ class Agent:
 
     def _tell_and_obey(self) -> bool:
         self._watch_notice()
-        asked_at_s = seconds_since_boot()
+        self._is_answered = False
+        asked_at_s, self._told = seconds_since_boot(), self._state()
         orders = self._connection.sync(self._news())
+        self._is_answered = True
         self._keep_mark(orders.mark)
         self._lease.renew(asked_at_s, orders.lease.total_seconds())
         self._heard.set()
@@ -168,6 +187,7 @@ class Agent:
         known = [attempt for attempt in self._engine.attempts() if attempt not in fetching]
         waiting = [AttemptNews(AttemptReport(attempt, Phase.LAUNCHING), fetching=True) for attempt in fetching]
         node = self._describe()
+        condition = self._condition(node)
         return Sync(
             VERSION,
             machine_digest(),
@@ -175,7 +195,8 @@ class Agent:
             attempts=[*map(self._news_of, self._engine.poll(known)), *waiting],
             leaving=self._leaving(),
             gpus=self._read_gpus(node),
-            condition=self._condition(node),
+            condition=condition,
+            kept=self._kept.part() if condition is not None else {},
             heard=read_json(self._mark) or "",
         )
 
@@ -187,6 +208,7 @@ class Agent:
     def _obey(self, orders: Orders) -> None:
         """Carry out the service's commands, which may be repeated."""
         self._forget(orders)
+        self._kept.discard(orders.discard)
         for stop in orders.stops:
             self._engine.stop(stop.attempt, reason=stop.reason, grace=stop.grace)
         for attempt in orders.go:
@@ -198,7 +220,7 @@ class Agent:
             if launch.attempt not in known or next(iter(self._engine.poll([launch.attempt]))).phase is Phase.UNKNOWN:
                 self._transfers.add(launch)
         if orders.program and self._site:  # last: it may put another program in our place
-            self._alone(partial(self._updates.change, self._connection, orders.program))
+            self._alone(partial(self._updates.change, self._connection, orders.program, orders.tries))
 
     def _forget(self, orders: Orders) -> None:
         """Remove the files of attempts, and of their jobs unless a later attempt is here.
@@ -207,7 +229,7 @@ class Agent:
         """
         for report in self._engine.poll(orders.forget):
             if report.phase in (*OVER, Phase.UNKNOWN):
-                self._transfers.forget(report.attempt)
+                self._transfers.forget(report.attempt, keep_job=report.attempt in orders.keep)
             else:
                 self._engine.stop(report.attempt, reason=StopReason.CANCEL, grace=timedelta())
 

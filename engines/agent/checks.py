@@ -90,7 +90,7 @@ def facts_with(found: NodeReport | None, asked: Asked) -> Facts:
         own_addresses=frozenset(interfaces()),
         free_gib=_free_gib(asked.state),
         is_root=os.geteuid() == 0,
-        job_uid=_uid_of(asked.job_user),
+        job_uid=uid_of(asked.job_user),
         joined_url=_joined_url(asked.state),
         closed=tuple(one for one in (asked.prefix, asked.state) if not os.access(_nearest(one), os.W_OK | os.X_OK)),
     )
@@ -224,7 +224,7 @@ def _is_there(path: Path) -> bool:
     return os.path.exists(path)  # noqa: PTH110 - Path.exists raises where we may not look
 
 
-def _uid_of(account: str) -> int | None:
+def uid_of(account: str) -> int | None:
     with suppress(KeyError):
         return pwd.getpwnam(account).pw_uid if account else None
     return None

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 Message = TypeVar("Message")
+AS_IT_IS = frozenset({str, int, float, bool, type(None)})
 GREATEST_INTEGER = 2**63 - 1
 """Larger ones, and numbers as 1e999, which Python reads as infinite, have no place in databases."""
 
@@ -24,15 +25,18 @@ class BadMessage(ValueError):
 
 def encode(value: Any) -> Any:
     """The value as maps, lists, texts, numbers and null; durations are seconds."""
+    kind: Any = type(value)
+    if kind in AS_IT_IS:  # most values, and each message is encoded every second
+        return value
     if isinstance(value, Enum):
         return value.value
     if is_dataclass(value):
-        return {one.name: encode(getattr(value, one.name)) for one in fields(value)}
+        return {name: encode(getattr(value, name)) for name in _names_of(kind)}
     if isinstance(value, Mapping):
         return {str(name): encode(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [encode(inner) for inner in value]
-    return next((write(value) for kind, write in _AS_PLAIN.items() if isinstance(value, kind)), value)
+    return next((write(value) for plain, write in _AS_PLAIN.items() if isinstance(value, plain)), value)
 
 
 _AS_PLAIN: dict[Any, Any] = {
@@ -78,9 +82,7 @@ def _any_of(kinds: Sequence[Any], raw: Any, place: str) -> Any:
 def _object(kind: Any, raw: Any, place: str) -> Any:
     _check(isinstance(raw, dict), place, "an object")
     given = {
-        one.name: _decoded(_types_of(kind)[one.name], raw[one.name], f"{place}/{one.name}")
-        for one in fields(kind)
-        if one.name in raw
+        name: _decoded(_types_of(kind)[name], raw[name], f"{place}/{name}") for name in _names_of(kind) if name in raw
     }
     try:
         return kind(**given)
@@ -129,6 +131,11 @@ def _is_storable(text: str) -> bool:
 def _check(holds: bool, place: str, expected: str) -> None:
     if not holds:
         raise BadMessage(place, expected)
+
+
+@cache
+def _names_of(kind: Any) -> tuple[str, ...]:
+    return tuple(one.name for one in fields(kind))
 
 
 @cache

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from engines.agent.checks import Asked, checks_of, facts_with
 from engines.agent.messages import Condition, Finding
 from engines.agent.program import Program
+from engines.agent.update import Failure
 from engines.protocol import NodeReport
 
 log = logging.getLogger(__name__)
@@ -20,9 +21,11 @@ EVERY_S = 60.0
 class Conditions:
     """The latest condition, once each; one whose message is lost is made up for a minute later."""
 
-    def __init__(self, program: Program, *, asked: Asked | None = None, update_fault: Callable[[], str] = str) -> None:
-        """`asked`: of a server of the site; a volunteer's machine is its owner's to check."""
-        self._program, self._asked, self._update_fault = program, asked, update_fault
+    def __init__(
+        self, program: Program, *, asked: Asked | None = None, failure: Callable[[], Failure] = Failure
+    ) -> None:
+        """`asked`: of a server of the site; a volunteer's machine is its owner's to check. `failure`: of an update."""
+        self._program, self._asked, self._failure = program, asked, failure
         self._due = threading.Event()
         self._node: NodeReport | None = None
         self._new: Condition | None = None
@@ -51,4 +54,4 @@ class Conditions:
             facts = facts_with(node if not self._asked.emulated else None, self._asked)
             alone = facts._replace(joined_url=None)  # all checks, those that an update leaves out, too
             findings = [Finding(one["name"], one["passed"], one["said"]) for one in checks_of(self._asked, alone)]
-        return Condition(program.release, program.digest, platform.python_version(), findings, self._update_fault())
+        return Condition(program.release, program.digest, platform.python_version(), findings, *self._failure())

@@ -8,18 +8,22 @@ already it updates the agent: the jobs run on meanwhile.
 import argparse
 import json
 import os
+import secrets
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from engines.accounts import ensure_account
 from engines.agent.__main__ import join_token
-from engines.agent.checks import Asked, Check, checks_of, facts_of, host_name
-from engines.agent.connection import checked_url
+from engines.agent.checks import Asked, Check, Facts, checks_of, facts_of, host_name
+from engines.agent.connection import Connection, Refused, Unheard, checked_url
+from engines.agent.machine import EmulatedGpus, machine_digest
+from engines.agent.messages import VERSION, Joined, Joining
 from engines.agent.program import unpack, use
-from engines.protocol import EngineError
+from engines.protocol import EngineError, GpuReport, NodeReport
 
 PREFIX, STATE, UNIT = (
     Path("/opt/motley-agent"),
@@ -54,7 +58,9 @@ def main(words: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(words)
     asked = Asked(given.url, given.address, given.job_user, given.gpus, given.state, given.prefix)
     facts = facts_of(asked)
-    checks = [*checks_of(asked, facts), *(() if given.check or facts.joined_url is not None else _token_faults(given))]
+    checks = [*checks_of(asked, facts)]
+    joined, more = _asked_of_service(given, facts, is_in_order=all(one["passed"] for one in checks))
+    checks += more
     if given.json:
         found = {"host": host_name(), "uuids": facts.uuids, "job_uid": facts.job_uid, "checks": checks}
         print(json.dumps(found))  # noqa: T201
@@ -66,7 +72,7 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         if given.check:
             return 0
-        return _update(given) if facts.has_joined(given.url) else _install(given)
+        return _update(given) if facts.has_joined(given.url) else _install(given, joined.job_uid if joined else None)
     except (EngineError, OSError) as error:
         sys.stderr.write(f"FAIL {error}\n")
         return FAILED
@@ -78,6 +84,33 @@ def _token_faults(given: argparse.Namespace) -> Iterator[Check]:
         join_token(given)
     except (OSError, ValueError) as error:
         yield Check(name="token", passed=False, said=str(error))
+
+
+def _asked_of_service(
+    given: argparse.Namespace, facts: Facts, *, is_in_order: bool
+) -> tuple[Joined | None, list[Check]]:
+    """The service's answer, and what is wrong with the token or, by that answer, with this server.
+
+    A server that has joined is not asked about, nor one that is looked at without a token.
+    """
+    if facts.joined_url is not None:
+        return None, []
+    if faults := [*_token_faults(given)]:
+        return None, [] if given.check else faults
+    return _trial(given, facts) if is_in_order else (None, [])
+
+
+def _trial(given: argparse.Namespace, facts: Facts) -> tuple[Joined | None, list[Check]]:
+    """Ask the service whether this server may join as it is, before anything is written."""
+    uuids = [""] * EmulatedGpus.of(given.gpus).number if given.gpus else facts.uuids
+    gpus = [GpuReport(number, uuid) for number, uuid in enumerate(uuids)]
+    node = NodeReport("joining", facts.gpu_type, gpus, cpus=os.cpu_count() or 1, memory_mib=1)
+    own = f"agent_{secrets.token_urlsafe(32)}"
+    asks = Joining(VERSION, machine_digest(), own, node, gangs=True, emulated=bool(given.gpus), trial=True)
+    try:
+        return Connection(given.url, join_token(given)).join(replace(asks, job_uid=facts.job_uid)), []
+    except (Refused, Unheard) as error:
+        return None, [Check(name="joining", passed=False, said=str(error))]
 
 
 def _tell(checks: Sequence[Check]) -> None:
@@ -99,9 +132,10 @@ def _running(given: argparse.Namespace) -> list[str]:
     return [sys.executable, "-m", "engines.agent", "run", "--state", str(given.state)]
 
 
-def _install(given: argparse.Namespace) -> int:
+def _install(given: argparse.Namespace, job_uid: int | None) -> int:
+    """`job_uid`: of the account of jobs on the other servers, which a new one gets, too."""
     if os.geteuid() == 0:
-        ensure_account(given.job_user)
+        ensure_account(given.job_user, uid=job_uid)
     folder = use(unpack(Path(sys.argv[0]), given.prefix))
     state = ["--state", str(given.state)]
     jobs_as = ["--job-user", given.job_user, "--create-accounts"] if os.geteuid() == 0 else []

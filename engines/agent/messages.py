@@ -1,7 +1,7 @@
 """Messages between an agent and its service. Every one is sent by the agent, and answered by the service."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import time, timedelta
 
 from engines.protocol import AttemptReport, GpuReading, Launch, NodeReport, StopReason
@@ -36,6 +36,10 @@ class Joining:
     """Between the announcement that the machine goes and its end."""
     gangs: bool = False
     """Whether the agent can prepare a rank of a gang and wait for the others: those of 0.2 cannot."""
+    job_uid: int | None = None
+    """Of a server: number of the account of jobs that name none; None: there is no such account yet."""
+    trial: bool = False
+    """Whether it only asks if it may join: nothing is registered, and the token stays unused."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,8 @@ class Joined:
     """The name that the administrator gave the machine."""
     site: bool = False
     """Whether it is one of the site's own servers: its agent may be restarted without moving its jobs away."""
+    job_uid: int | None = None
+    """Number of the account of jobs on the other servers; None: none has said it."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,8 @@ class Condition:
     findings: Sequence[Finding] = ()
     update_fault: str = ""
     """Why the last change to another program was taken back; empty: none was."""
+    tries: int = 0
+    """How often an administrator had asked for another try when that one was made."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +105,9 @@ class Sync:
     """Readings since the last message; `gpu` is the index of the GPU in the machine."""
     condition: Condition | None = None
     """None: nothing new is known of it."""
+    kept: Mapping[str, int] = field(default_factory=dict)
+    """Jobs that have a folder here and no attempt any more, with its bytes, or -1 while these are not known. Some of
+    them, once a minute."""
     heard: str = ""
     """Mark of the last answer that the agent has stored. A copy of the machine cannot have those of later answers."""
 
@@ -136,8 +147,14 @@ class Orders:
     sessions: Sequence[SessionOrder] = ()
     program: str = ""
     """Digest of the program to which the agent changes; empty: it stays. Repeated until it has said that it has."""
+    tries: int = 0
+    """How often an administrator has asked for another try: a program that failed here with fewer is tried again."""
     forget: Sequence[int] = ()
-    """Attempts of which the service has everything: their files can be removed."""
+    """Attempts of which the service has everything: their files can be removed, and their jobs' folders."""
+    keep: Sequence[int] = ()
+    """Of these, those whose jobs' folders stay: the jobs have ended here, and people read their files."""
+    discard: Sequence[str] = ()
+    """Jobs of which nothing is to be kept."""
     may_go: bool = False
     """Nothing of it is needed any more: the machine that is leaving can go."""
     mark: str = ""

@@ -73,8 +73,12 @@ class Sessions:
             bufsize=0,
             start_new_session=True,
         ) as process:
-            threading.Thread(target=_copy_input, args=(websocket, process), daemon=True).start()
+            copies_input = threading.Thread(target=_copy_input, args=(websocket, process), daemon=True)
+            copies_input.start()
             _copy_output(process, websocket)
+            websocket.say_end()
+            copies_input.join()
+            websocket.drop_the_rest()
 
 
 def _refuse(websocket: WebSocket, why: str) -> None:

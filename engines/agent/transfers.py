@@ -98,14 +98,19 @@ class Transfers:
     def is_handed_over(self, attempt: int) -> bool:
         return self._handed_over(attempt).exists()
 
-    def forget(self, attempt: int) -> None:
-        """Remove the files of an attempt; its job's too, unless another attempt of the job is here."""
+    def forget(self, attempt: int, *, keep_job: bool = False) -> None:
+        """Remove the files of an attempt; its job's too, unless they are kept or another attempt of it is here."""
         job = self._job_of(attempt)
-        others = [one for one in self._engine.attempts() if one != attempt and self._job_of(one) == job]
-        if job and not others and job not in {one.job for one in self._waiting.values()}:
+        if job and not keep_job and job not in self.jobs_here(but=attempt):
             self._engine.discard({job: [attempt]})
         else:
             shutil.rmtree(self._attempt(attempt).path, ignore_errors=True)
+
+    def jobs_here(self, *, but: int = 0) -> set[str]:
+        """Jobs with an attempt that is here, except this one, or is to come."""
+        with self._lock:
+            waiting = {one.job for one in self._waiting.values()}
+        return waiting | {self._job_of(one) for one in self._engine.attempts() if one != but}
 
     def _job_of(self, attempt: int) -> str:
         launch = self._attempt(attempt).read_launch()

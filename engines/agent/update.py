@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import NotRequired, TypedDict
+from typing import Any, NamedTuple, NotRequired, TypedDict
 from zipfile import BadZipFile
 
 from engines.agent.connection import Connection, Refused, Unheard
@@ -25,7 +25,9 @@ log = logging.getLogger(__name__)
 
 HEARD_WITHIN_S = 60.0
 RETRY_S = 600.0
-"""Before the same program is tried again."""
+"""Before a program that was taken back is tried again, where no order names it."""
+PASSING_S = 60.0
+"""Before a program is fetched and tried again after a fault that may pass: the other servers wait for this one."""
 TRIAL_S = 60
 
 
@@ -40,6 +42,16 @@ class Change(TypedDict):
     boot: str
     fault: NotRequired[str]
     """Why it was taken back, or was never made."""
+    tries: NotRequired[int]
+    """How often an administrator had asked for another try."""
+
+
+class Failure(NamedTuple):
+    """Why the last change failed, and with how many requests of an administrator to try again."""
+
+    said: str = ""
+    """Empty: it did not fail."""
+    tries: int = 0
 
 
 class BadProgram(Exception):
@@ -63,31 +75,31 @@ class Updates:
         self._path, self._program = state / "update.json", program
         self._become = become or _become
         self._clock = clock
-        self._tried_at_s: dict[str, float] = {}
+        self._tried_at_s: dict[tuple[str, int], float] = {}
         self._ready: tuple[str, Path] | None = None
         """The digest that was asked for, and the folder of the program, which has been tried."""
         self._preparation: threading.Thread | None = None
 
-    def fault(self) -> str:
-        """Why the last change failed; empty: it did not."""
+    def failure(self) -> Failure:
         change = self._read()
-        return change.get("fault", "") if change is not None else ""
+        return Failure(change.get("fault", ""), change.get("tries", 0)) if change is not None else Failure()
 
-    def change(self, connection: Connection, digest: str = "") -> None:
+    def change(self, connection: Connection, digest: str = "", tries: int = 0) -> None:
         """Change to the program that the service serves, which this digest names; returns while that is prepared.
 
-        To be repeated: then the program is used when it is ready, or tried again after a fault that may pass. Without
-        a digest to any: of a service that speaks another version of the messages no more is heard.
+        To be repeated: then the program is used when it is ready, or tried again after a fault that may pass. One that
+        failed is tried again when an administrator has asked for that more often than before. Without a digest to any:
+        of a service that speaks another version of the messages no more is heard.
         """
         own = self._program.digest
-        if not own or digest == own or not self._may_try(digest):
+        if not own or digest == own or not self._may_try(digest, tries):
             return
         if self._ready is None or self._ready[0] != digest:
-            self._begin(connection, digest)
+            self._begin(connection, digest, tries)
             return
         (_, folder), self._ready = self._ready, None
         if folder.name != own:
-            self._change_to(folder)
+            self._change_to(folder, tries)
 
     def is_preparing(self) -> bool:
         """Whether a program is being fetched, or tried."""
@@ -106,7 +118,7 @@ class Updates:
             return
         if change["boot"] != boot_id():
             with suppress(OSError):
-                self._note(change["after"], before=change["before"])
+                self._note(change["after"], before=change["before"], tries=change.get("tries", 0))
                 return
         elif self._clock() < change["until_s"]:
             return
@@ -116,32 +128,32 @@ class Updates:
             write_json(self._path, {**change, "fault": said})
         self._become(self._program.prefix / change["before"])
 
-    def _may_try(self, digest: str) -> bool:
+    def _may_try(self, digest: str, tries: int) -> bool:
         """Whether no such program has failed here: one that is ordered fails once, any other again after a while."""
         failed = self._read()
         if failed is None or not failed.get("fault"):
             return True
         if digest:
-            return failed["after"] != digest
+            return failed["after"] != digest or failed.get("tries", 0) < tries
         return failed["boot"] != boot_id() or self._clock() >= failed["until_s"] + RETRY_S
 
-    def _begin(self, connection: Connection, digest: str) -> None:
+    def _begin(self, connection: Connection, digest: str, tries: int) -> None:
         """Have the program prepared, unless that was begun lately, or another is."""
         now_s = self._clock()
-        if self.is_preparing() or now_s < self._tried_at_s.get(digest, -RETRY_S) + RETRY_S:
+        if self.is_preparing() or now_s < self._tried_at_s.get((digest, tries), -PASSING_S) + PASSING_S:
             return
-        self._tried_at_s[digest] = now_s
-        self._preparation = threading.Thread(target=self._prepare, args=(connection, digest), daemon=True)
+        self._tried_at_s[digest, tries] = now_s
+        self._preparation = threading.Thread(target=self._prepare, args=(connection, digest, tries), daemon=True)
         self._preparation.start()
 
-    def _prepare(self, connection: Connection, digest: str) -> None:
+    def _prepare(self, connection: Connection, digest: str, tries: int) -> None:
         """Fetch the program and try it; one that does not run is noted, which ends the update of all servers."""
         said = f"The program {digest or 'of the service'} could not be used"
         try:
             self._ready = digest, self._fetched(connection, digest)
         except (BadProgram, BadZipFile) as error:
             log.error("%s: %s", said, error)
-            self._note(digest, fault=f"{said}: {error}"[:500])
+            self._note(digest, fault=f"{said}: {error}"[:500], tries=tries)
         except (NotNow, Unheard, Refused, OSError) as error:
             log.warning("%s for now: %s", said, error)
 
@@ -158,12 +170,12 @@ class Updates:
         _try(folder)
         return folder
 
-    def _change_to(self, folder: Path) -> None:
+    def _change_to(self, folder: Path, tries: int) -> None:
         log.info("the program changes from %s to %s", self._program.digest, folder.name)
-        self._note(folder.name)
+        self._note(folder.name, tries=tries)
         self._become(folder)
 
-    def _note(self, after: str, **more: str) -> None:
+    def _note(self, after: str, **more: Any) -> None:
         until_s = self._clock() + HEARD_WITHIN_S
         change = {"before": self._program.digest, "after": after, "until_s": until_s, "boot": boot_id()} | more
         write_json(self._path, change)

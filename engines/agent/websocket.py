@@ -40,6 +40,7 @@ class WebSocket:
         self._incoming: BinaryIO = answer.fp  # it may hold what came with the answer
         """Closed with the answer, which is kept for that."""
         self._sending = threading.Lock()
+        self._may_send = True
 
     @classmethod
     def open(cls, connection: HTTPConnection, path: str, token: str) -> "WebSocket":
@@ -69,10 +70,23 @@ class WebSocket:
     def send(self, data: bytes) -> None:
         self._send(Opcode.BINARY, data)
 
+    def say_end(self) -> None:
+        """Say that no more comes. The service answers by its own end when it has taken what was sent."""
+        if self._may_send:
+            self._may_send = False
+            with suppress(OSError):
+                self._send(Opcode.CLOSE, struct.pack(">H", 1000))
+
+    def drop_the_rest(self) -> None:
+        """Receive until the service has closed: to close before that would take what is under way with it, where
+        something of the service has not been received here (RFC 1122, 4.2.2.13)."""
+        with suppress(OSError, NoWebSocket):
+            while self.receive() is not None:
+                pass
+
     def close(self) -> None:
         """Say that no more comes, and end the connection."""
-        with suppress(OSError):
-            self._send(Opcode.CLOSE, struct.pack(">H", 1000))
+        self.say_end()
         with suppress(OSError):
             self._connection.shutdown(2)
         self._connection.close()

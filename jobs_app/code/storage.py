@@ -1,9 +1,8 @@
 """Storage of archives of code: one file per team and digest, below `MOTLEY_CODE_ROOT`."""
 
 import hashlib
-import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,7 @@ from jobs_app.errors import InvalidSpec
 from jobs_app.models import CodeArchive, Job, RecipeVersion, RecurringJob, Sweep, Team
 
 CHUNK_BYTES = 1024 * 1024
-ABANDONED_AFTER_S = 24 * 3600.0
+ARCHIVE = ".tar.gz"
 
 
 class Readable(Protocol):
@@ -35,7 +34,7 @@ def code_root() -> Path:
 
 
 def path_of(archive: CodeArchive) -> Path:
-    return code_root() / str(archive.team_id) / f"{archive.digest}.tar.gz"
+    return code_root() / str(archive.team_id) / f"{archive.digest}{ARCHIVE}"
 
 
 def store(body: Readable, digest: str, *, team: Team, user: User) -> CodeArchive:
@@ -50,10 +49,9 @@ def store(body: Readable, digest: str, *, team: Team, user: User) -> CodeArchive
 @contextmanager
 def _received(body: Readable, digest: str) -> Iterator[tuple[Path, int]]:
     """The body in a temporary file, with its size."""
-    incoming = code_root() / "incoming"
+    incoming = _incoming()
     incoming.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _delete_abandoned(incoming)
-    with NamedTemporaryFile(dir=incoming, suffix=".tar.gz", delete=False) as file:
+    with NamedTemporaryFile(dir=incoming, suffix=ARCHIVE, delete=False) as file:
         path = Path(file.name)
         try:
             size_bytes = _copy(body, file, digest)
@@ -104,12 +102,8 @@ def _refuse_over_quota(team: Team, needed_bytes: int) -> None:
         raise InvalidSpec.at("", "code_quota", text)
 
 
-def _delete_abandoned(incoming: Path) -> None:
-    """Delete uploads whose process was killed."""
-    for path in incoming.iterdir():
-        with suppress(FileNotFoundError):  # another upload ended, or deletes them, too
-            if time.time() - path.stat().st_mtime > ABANDONED_AFTER_S:
-                path.unlink()
+def _incoming() -> Path:
+    return code_root() / "incoming"
 
 
 # -- retention ---------------------------------------------------------------------------------------------------
@@ -139,6 +133,38 @@ def _delete_file(archive: CodeArchive) -> None:
     with transaction.atomic():
         if CodeArchive.objects.filter(pk=archive.pk, stored=False).update(stored=False):
             path_of(archive).unlink(missing_ok=True)
+
+
+def unfinished_uploads() -> Iterator[Path]:
+    """Uploads on their way, and those whose process was killed."""
+    return _incoming().glob("*")
+
+
+def archives_in_folder() -> Iterator[Path]:
+    """Files of all archives of teams."""
+    return (path for path in code_root().glob(f"*/*{ARCHIVE}") if path.parent.name.isdecimal())
+
+
+def without_row(paths: Sequence[Path]) -> list[Path]:
+    """The files whose archive is not stored, as the database says: a process was killed before the one or the other."""
+    keys = {path: _key_of(path) for path in paths}
+    digests = {digest for _, digest in keys.values()}
+    stored = set(CodeArchive.objects.stored().filter(digest__in=digests).values_list("team_id", "digest"))
+    return [path for path, key in keys.items() if key not in stored]
+
+
+def _key_of(path: Path) -> tuple[int, str]:
+    """Team and digest of the archive."""
+    return int(path.parent.name), path.name.removesuffix(ARCHIVE)
+
+
+def delete_unless_stored(path: Path) -> None:
+    """Delete the file, unless it was uploaded meanwhile; the team is locked against that, as by an upload."""
+    team, _ = _key_of(path)
+    with transaction.atomic():
+        list(Team.objects.select_for_update(no_key=True).filter(pk=team).values_list("pk"))
+        for unneeded in without_row([path]):
+            unneeded.unlink(missing_ok=True)
 
 
 def note_use(archives: Iterable[CodeArchive]) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 from database.bulk_update import rewrite
 from jobs_app.models import CpuRate, MeasuredRate, Throughput
 
-MOST_ROWS = 32
+MOST_ROWS = 64
 """Kept per gang of a workload: a program that reports another batch size each time cannot fill the table."""
 FIGURES = ("steps_per_second", "spread", "reports", "runs", "log_sum", "log_square_sum")
 Rate = TypeVar("Rate", bound=MeasuredRate)

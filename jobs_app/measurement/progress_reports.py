@@ -82,6 +82,8 @@ class StoredProgress(NamedTuple):
     step_at: datetime | None
     batch_size: int
     """As Motley set it; 0: it did not."""
+    reported_batch: int
+    batch_changes: int
     number: int
     checkpoint_at: datetime | None
     links: dict[str, str]
@@ -110,11 +112,15 @@ def _checkpoint(before: StoredProgress, now: ProgressDelta) -> MadeCheckpoint | 
 
 
 def _write_attempts(fresh: Fresh) -> None:
-    fields = ("reports", "loss", "first_step", "first_step_at", "step", "step_at", "checkpoint_s", "checkpoint_at")
+    fields = (
+        *("reports", "loss", "first_step", "first_step_at", "step", "step_at", "checkpoint_s", "checkpoint_at"),
+        *("reported_batch", "batch_changes"),
+    )
     rows = {
         old.pk: (
             *(now.reports, now.loss, now.first_step, now.first_at, now.step, now.at),
             *(now.checkpoint_s, now.checkpoint_at),
+            *(_batch_of(old, now), old.batch_changes + _has_changed(old, now)),
         )
         for old, now in fresh
     }
@@ -158,8 +164,10 @@ def _of_unreadable(lines: int) -> str:
 
 
 def _rates(fresh: Fresh) -> Iterator[RateNews]:
-    """Rates since the last stored report; implausible ones are dropped."""
+    """Rates since the last stored report; implausible ones, and those of two batches, are dropped."""
     for attempt, advance in fresh:
+        if _has_changed(attempt, advance):
+            continue
         seconds = (advance.at - (attempt.step_at or advance.first_at)).total_seconds()
         steps = advance.step - (attempt.step if attempt.step is not None else advance.first_step)
         if seconds > 0 and 0 <= steps <= LARGEST_RATE * seconds:
@@ -168,7 +176,9 @@ def _rates(fresh: Fresh) -> Iterator[RateNews]:
 
 
 def _rates_of_run(attempt: StoredProgress, advance: ProgressDelta) -> tuple[float | None, float | None]:
-    """Rate of the whole attempt in steps/s, now and at the report before."""
+    """Rate of the whole attempt in steps/s, now and at the report before; none of one with several batches."""
+    if attempt.batch_changes:
+        return None, None
     now = _rate_between(advance.first_step, advance.first_at, advance.step, advance.at)
     before = _rate_between(attempt.first_step, attempt.first_step_at, attempt.step, attempt.step_at)
     return now, before
@@ -189,6 +199,11 @@ def _batch_of(attempt: StoredProgress, advance: ProgressDelta) -> int:
     """Batch size: as reported, else as Motley set it; 0 if unknown."""
     said = advance.batch_size or 0
     return said if 0 < said <= LARGEST_BATCH else attempt.batch_size
+
+
+def _has_changed(attempt: StoredProgress, advance: ProgressDelta) -> bool:
+    """Whether its batch is another one than at the last report."""
+    return attempt.reported_batch not in {0, _batch_of(attempt, advance)}
 
 
 def _gradients(fresh: Fresh) -> Iterator[Gradients]:

@@ -108,6 +108,8 @@ class Attempt(models.Model):
     batch_choices = models.JSONField(
         default=list, blank=True, help_text="Batches that it may choose as it runs: samples, micro-batches, samples/s."
     )
+    reported_batch = models.PositiveIntegerField(default=0, help_text="Samples of a step, as last reported; 0: never.")
+    batch_changes = models.PositiveIntegerField(default=0, help_text="How often it reported another batch than before.")
     step_worth = models.FloatField(default=1, help_text="Steps of the initial batch that one of its steps is worth.")
     relative_speed = models.FloatField(default=1, help_text="Speed of its GPUs for this job, the average GPU being 1.")
 

@@ -24,6 +24,7 @@ MOST_COPIED = 2 << 30
 """Bytes: the scheduler hears no engine while it copies."""
 PATIENCE = timedelta(minutes=10)
 """From the first copy of a source that failed: its weights may be those that their machine has still to send."""
+REMEDY = "Programs save in $MOTLEY_CHECKPOINT_DIR at SIGTERM, and exit with 75."
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,9 @@ def _chosen(source: Job) -> ChosenCheckpoint:
 def _note_failure(turn: Turn, source: SweepTrial, why: str, now: datetime) -> None:
     """Say it at the sweep; when copies have failed for long it is stopped, for its members would rest for ever."""
     source.copies_fail_since = source.copies_fail_since or now
-    text = f"The weights of trial {source.number} cannot be copied: {why}"
+    text = f"The weights of trial {source.number} cannot be copied: {why} {REMEDY}"
     if now - source.copies_fail_since > PATIENCE:
         turn.sweep.state = Sweep.State.STOPPING
-        text = f"{text} Programs save in $MOTLEY_CHECKPOINT_DIR at SIGTERM, and exit with 75."
+    else:
+        text = f"{text} The others wait; after {PATIENCE.seconds // 60} minutes the sweep is stopped."
     turn.sweep.message = text[:500]

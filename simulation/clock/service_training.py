@@ -35,6 +35,8 @@ LEAST_GAIN = 1.05
 MOST_RESTARTS = 20
 """Of a workload, the latest, as in the service."""
 ENGINE = "simulated"
+NO_TEAM = -1
+"""Jobs without a team are of one, as in a service: what one of them reports is known of all."""
 
 Workload = tuple[int, str, int | None]
 """Team, application, and the batch that the owner set; None: it is tuned."""
@@ -90,8 +92,8 @@ class ServiceTraining(Training):
         self._workload = [self._workload_of(i) for i in range(len(self._jobs))]
 
     def _workload_of(self, i: int) -> Workload:
-        job = self._jobs[i]
-        workload = int(self.jobs.team[i]), job.application.name, None if job.program.tuned else job.program.batch
+        job, team = self._jobs[i], max(int(self.jobs.team[i]), NO_TEAM)
+        workload = team, job.application.name, None if job.program.tuned else job.program.batch
         if workload not in self._reports:
             limits = _declared_limits(job.application, self.cluster.gpu_types) if job.program.tuned else None
             self._reports[workload] = _Reports(limits)

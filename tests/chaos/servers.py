@@ -1,9 +1,13 @@
-"""The campaign on servers of the site: agents in networks of their own, whose links, disks and processes fail."""
+"""The campaign on servers of the site: agents in networks of their own, whose links, disks and processes fail.
+
+The service is upgraded meanwhile, to programs of the agent that run and to others, to which its servers change.
+"""
 
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,7 @@ from tests.chaos.campaign import STANDS_STILL_S, Campaign
 from tests.chaos.in_processes.chaos_statements import OF_SERVERS
 from tests.chaos.lossy_disk import DiskFiller, LossyDisk, lossy_disk
 from tests.chaos.strikes import Strikes
+from tests.chaos.upgrades import KINDS, Upgrades
 from tests.deployment import others, told
 from tests.private_servers import private_folder
 from tests.server_cluster import Cluster
@@ -36,6 +41,12 @@ HELD = """
 from connections_app.models import AgentAttempt
 answer = [str(row) for row in AgentAttempt.objects.filter(forgotten=False)]
 """
+BEHIND = """
+from connections_app.agents.program import program_digest
+from connections_app.models import Agent
+behind = Agent.objects.exclude(program=program_digest())
+answer = [f"{one} runs {one.program}, is told {one.update_to}: {one.update_fault}" for one in behind]
+"""
 
 
 class OnServers(Campaign):
@@ -50,12 +61,14 @@ class OnServers(Campaign):
         agents: Sequence[AgentProcess],
         strikes: Strikes,
         disks: Sequence[LossyDisk],
+        upgrades: Upgrades,
         *,
         root: Path,
         seed: int,
     ) -> None:
         super().__init__(cluster.service, root, seed=seed, strikes=strikes)
         self.running, self.cluster, self.agents, self.disks = cluster.service, cluster, agents, disks
+        self._upgrades = upgrades
         service = cluster.service
         self.shared = root / "shared"
         self._cut_until_s: dict[int, float] = {}
@@ -75,6 +88,7 @@ class OnServers(Campaign):
             "partition": self._cut,
             "connections cut": self._reset,
             "power cut of a server": self._cut_power,
+            **{kind: partial(self._upgrade, kind) for kind in KINDS},
             **{name: fault for name, fault in self.faults_inside().items() if not name.startswith("fails")},
             **self.faults_of_jobs(),
         }
@@ -106,6 +120,8 @@ class OnServers(Campaign):
         for times in (self._cut_until_s, self._away_until_s):
             times.update(dict.fromkeys(times, 0.0))
         self.administer()
+        if self._upgrades.count:
+            self._upgrade("upgrade")  # servers that went back from the program of before change, too
         self.service.python(FORGET_FAULTS)  # an administrator who knows that all is well again
 
     def place_of_ledgers(self, name: str) -> dict[str, Any]:
@@ -122,7 +138,8 @@ class OnServers(Campaign):
         left = super().leftovers()
         left["processes"] = lambda: [(pid, told(pid, "cmdline")[:300]) for pid in self._left()]
         left["attempts at agents"] = lambda: self.service.python(HELD)
-        left["files of attempts"] = lambda: [str(path) for path in self.root.glob("gpu*/engine/attempts/*")]
+        left["files of attempts"] = lambda: [str(path) for path in self.root.glob("gpu*/*/engine/attempts/*")]
+        left["servers with another program"] = lambda: self.service.python(BEHIND)
         return left
 
     def evidence(self) -> list[Path]:
@@ -196,6 +213,13 @@ class OnServers(Campaign):
         self.running.start()
         return True
 
+    def _upgrade(self, kind: str) -> str:
+        self.pauses.go_on()
+        self.running.stop()
+        self._upgrades.install(kind)
+        self.running.start()
+        return f"number {self._upgrades.count}"
+
     def _stop_service(self) -> bool:
         self.pauses.go_on()
         self.running.stop()
@@ -221,14 +245,19 @@ def on_servers(seed: int, *, prepared: Path | None = None) -> Iterator[OnServers
         beside, root = (stack.enter_context(private_folder("motley-chaos-")) for _ in range(2))
         root.chmod(0o711)  # jobs of another user pass through
         strikes = Strikes(beside, OF_SERVERS)
-        service = stack.enter_context(a_service(prepared=prepared, **strikes.environment, **terms))
+        upgrades = Upgrades(beside)
+        settings = {**strikes.environment, **terms}
+        service = stack.enter_context(a_service(prepared=prepared, sources=upgrades.sources, **settings))
         cluster = Cluster(service, stack.enter_context(a_network(service.port)), Path("/usr/bin"))
         disks, agents = [], []
         for number in range(1, SERVERS + 1):
             folder = root / f"gpu{number}"
             folder.mkdir()
             disks.append(stack.enter_context(lossy_disk(folder, mib=DISK_MIB)))
-            agents.append(stack.enter_context(an_agent(service, job_user, folder)))
-        campaign = OnServers(cluster, agents, strikes, [one for one in disks if one], root=root, seed=seed)
+            agents.append(
+                stack.enter_context(an_agent(service, job_user, folder / "agent", folder.with_suffix(".log")))
+            )
+        on_disks = [one for one in disks if one]
+        campaign = OnServers(cluster, agents, strikes, on_disks, upgrades, root=root, seed=seed)
         stack.callback(campaign.end)
         yield campaign

@@ -13,7 +13,7 @@ from tests.chaos.ledger import MARK
 from tests.deployment import others, told
 
 POLL_S = 0.2
-SERVER = re.compile(r"/(gpu[0-9]+)/engine/")
+SERVER = re.compile(r"/(gpu[0-9]+)/agent/engine/")
 """In the path of a checkpoint folder on a server of the site: each has a folder of its own."""
 STILL_THERE_S = 0.5
 """A process that was sent SIGKILL is seen for a moment: only what is alive after this time is taken for a violation."""

@@ -69,8 +69,11 @@ def test_the_batch_is_the_one_that_rounds_would_choose_or_hardly_worse(seed: int
         assert found == present
 
 
-def test_a_batch_that_is_no_choice_stays() -> None:
-    assert best_share(BatchShare(50, 1, 50), [BatchChoice(64, 1, 9.0)], NOISE) == BatchShare(50, 1, 50)
+def test_without_choices_a_batch_stays_and_one_that_is_none_counts_as_the_nearest() -> None:
+    share = BatchShare(50, 1, 50)
+    assert best_share(share, [], NOISE) == share
+    assert best_share(share, [BatchChoice(48, 1, 9.0), BatchChoice(96, 1, 9.1)], NOISE) == share
+    assert best_share(share, [BatchChoice(48, 1, 9.0), BatchChoice(96, 2, 90.0)], NOISE) == BatchShare(96, 2, 48)
 
 
 @pytest.mark.parametrize("parts", [2, 4, 16])

@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from accounting_app.models import DailyUsage, TeamMonth
 from cluster_app.models import Engine, GpuType, Storage
+from connections_app.agents.program import program_digest
 from connections_app.models import Agent
 from jobs_app.models import Budget, TeamQuota, Throughput
 from simulation.traces.motley_csv import read_motley_csv
@@ -47,6 +48,10 @@ def test_servers_are_listed_and_shown_with_what_is_to_be_mended(service: Live, m
     assert staff("server", "drain", "n1", "-r", "new fan").stdout.startswith("n1: drain")
     assert staff("server", "resume", "n1").stdout == "n1: ready\n"
     assert motley("server", "show", "n1").exit_code == 4
+    Agent.objects.update(update_to=program_digest(), update_fault=f"The program {program_digest()} was not heard.")
+    assert staff("server", "update", "n1").stdout == "n1 tries the update again: motley server show n1\n"
+    assert (Agent.objects.get().update_fault, Agent.objects.get().update_tries) == ("", 1)
+    assert motley("server", "update", "n1").exit_code == 3
 
 
 def test_what_takes_a_node_away_needs_a_reason_and_an_administrator(motley: Motley, staff: Motley) -> None:

@@ -9,12 +9,17 @@ from pathlib import Path
 import pytest
 
 from jobs_app.models import Job
-from tests.deployment import PATIENCE_S
+from tests.deployment import PATIENCE_S, wait_for
 from tests.live_service import Live
 from tests.motley_command import Motley
 
 
 def offered(motley: Motley, line: str) -> list[str]:
+    """What is offered at last: on a loaded machine nothing is at first, and one presses Tab again."""
+    return wait_for(f"words are offered for {line!r}", lambda: offered_at_once(motley, line))
+
+
+def offered_at_once(motley: Motley, line: str) -> list[str]:
     """As bash asks for it: the words so far, and the one that is being typed."""
     words = line.split(" ")
     how = {"_MOTLEY_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
@@ -57,8 +62,9 @@ def test_states_nodes_types_teams_policies_and_verbs_are_offered(
 
 
 def test_a_service_that_does_not_answer_offers_nothing_and_says_nothing(home: dict[str, str]) -> None:
-    assert offered(Motley({**home, "MOTLEY_URL": "http://127.0.0.1:1", "MOTLEY_TOKEN": "x"}), "motley show a") == []
-    assert offered(Motley(home), "motley show a") == []
+    unreachable = Motley({**home, "MOTLEY_URL": "http://127.0.0.1:1", "MOTLEY_TOKEN": "x"})
+    assert offered_at_once(unreachable, "motley show a") == []
+    assert offered_at_once(Motley(home), "motley show a") == []
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

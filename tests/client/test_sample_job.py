@@ -83,6 +83,17 @@ def test_it_learns_to_tell_the_spirals_apart() -> None:
     assert training.accuracy(points, labels) > 0.95
 
 
+def test_another_learning_rate_is_another_training() -> None:
+    points, labels = two_spirals(512, np.random.default_rng(0))
+    losses = []
+    for rate in (sample.parse([]).lr, sample.parse(["--lr", "0.3"]).lr):
+        training = Training.fresh(hidden=32, seed=0, rank=0)
+        for _ in range(100):
+            training.advance(points, labels, batch_size=64, learning_rate=rate)
+        losses.append(training.loss)
+    assert losses[1] < losses[0]
+
+
 def test_the_gradient_is_that_of_the_loss() -> None:
     points, labels = two_spirals(16, np.random.default_rng(1))
     weights = Training.fresh(hidden=4, seed=1, rank=0).weights

@@ -192,10 +192,31 @@ def test_servers_are_added_if_all_are_in_order_and_else_none_is(hosts: Path, ser
         assert digest_of((hosts / name / "given").read_text()) == agent.join_digest
 
 
+TWICE = """#!/bin/sh
+case "$*" in *--token-file*) cat "${0%/*}/refused"; exit 1;; *) cat "${0%/*}/passed";; esac
+"""
+
+
+def test_what_the_service_refuses_is_said_before_anything_is_written(
+    tmp_path: Path, service: Live, staff: Motley, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a GPU that a node of the cluster has: the servers ask once more, with their tokens, which are void then."""
+    refused = [{"name": "joining", "passed": False, "said": "The GPU GPU-1 belongs to the node gpu7."}]
+    for name, text in (("ssh", TWICE), ("passed", json.dumps(told())), ("refused", json.dumps(told(refused)))):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    done = staff("server", "add", "--insecure-http", LOCAL)
+    assert (done.exit_code, f"{LOCAL}  FAIL  joining: The GPU GPU-1 belongs" in done.stderr) == (1, True), done.stderr
+    assert "Nothing was written." in done.stderr
+    assert Agent.objects.get().revoked_at is not None
+
+
 def test_a_server_is_added_with_its_own_address(hosts: Path, service: Live, staff: Motley) -> None:
     folder = host(hosts, LOCAL, told())
     assert staff("server", "add", LOCAL, "--insecure-http", "--address", "10.0.0.7").exit_code == 0
-    assert [line.count("--address 10.0.0.7") for line in (folder / "asked").read_text().splitlines()] == [1, 1]
+    asked = (folder / "asked").read_text().splitlines()
+    assert [(line.count("--address 10.0.0.7"), line.count("--check")) for line in asked] == [(1, 1), (1, 1), (1, 0)]
     refused = staff("server", "add", LOCAL, "gpu2", "--address", "10.0.0.7")
     assert (refused.exit_code, "--address for one server alone" in refused.stderr) == (2, True)
 

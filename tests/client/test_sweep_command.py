@@ -72,8 +72,10 @@ def test_a_population_is_shown_with_whose_weights_its_members_have(
     new = {"lr": 0.012, "width": 64}
     SweepTrial.objects.filter(number=2).update(source=1, source_step=510, replaces=0, changes={"lr": 0.01}, params=new)
     assert "of trial 1, step 510: lr 0.01 → 0.012" in motley("sweep", "trials", "lr-search").stdout
+    SweepTrial.objects.filter(number=1).update(state="resting")
+    assert " held " in motley("sweep", "trials", "lr-search").stdout
     shown = motley("sweep", "show", "lr-search").stdout
-    for words in ("500, 1,000, 1,500 steps", "3 members; copies of the best quarter", "0 spent"):
+    for words in ("3 members, compared every 500 steps before 2,000; copies of the best quarter", "1 held", "0 spent"):
         assert words in shown
     (row,) = json.loads(motley("sweep", "list", "-o", "json").stdout)
     assert (row["marks"], row["rungs"]) == ([500, 1000, 1500], [])

@@ -13,7 +13,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from cluster_app.models import Engine
-from connections_app.agents import gangs, silence
+from connections_app.agents import gangs, silence, sync
 from connections_app.agents.engine import AgentEngine
 from connections_app.agents.gangs import Cause, EndOfGang, Go, gangs_to_advance, steps_of, take_step
 from connections_app.agents.uploads import attempt_folder
@@ -208,3 +208,13 @@ def test_rows_of_a_server_that_is_gone_are_removed_with_the_files_of_the_job(lab
         AgentAttempt.objects.create(agent=server(f"gpu{attempt.pk}"), attempt=attempt.pk, job=job.pk)
     AgentEngine("servers").discard({str(job.pk): [gone.pk, live.pk]})
     assert [row.attempt for row in AgentAttempt.objects.all()] == [live.pk]
+
+
+def test_an_agent_whose_rank_waits_for_others_asks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pause of two hundred servers is long, and the word for a gang to start would wait for it."""
+    monkeypatch.setattr(sync, "AGENTS_PER_SECOND", 0.1)
+    agent, now = server("gpu1"), timezone.now()
+    row = AgentAttempt(agent=agent, attempt=7, job=UUID(int=0), ready_at=now)
+    pauses = [sync._pause([replaced]) for replaced in (row, AgentAttempt(ready_at=now, go_at=now), AgentAttempt())]
+    longest = timedelta(seconds=sync.LONGEST_PAUSE_S)
+    assert pauses == [timedelta(seconds=1), longest, longest]

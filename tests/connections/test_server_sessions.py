@@ -13,8 +13,9 @@ from pytest_django import Settings
 
 from connections_app.agents import sessions
 from connections_app.agents.engine import AgentEngine
-from connections_app.agents.sessions import listening_command, orders_of, session_of
-from connections_app.agents.uploads import checkpoints_of
+from connections_app.agents.job_folders import kept_rows_asked_for
+from connections_app.agents.sessions import listening_command, new_socket, orders_of, session_of
+from connections_app.agents.uploads import checkpoints_of, make_folder
 from connections_app.models import AgentAttempt
 from engines.protocol import EngineError, NoSuchFile
 from engines.sessions.meeting import joined, listened
@@ -54,6 +55,23 @@ def test_what_was_saved_is_read_when_the_server_has_forgotten_the_job(folder: Pa
         assert file.read() == b"packed"
     with pytest.raises(NoSuchFile):
         engine.list_files(str(job), "work")
+
+
+@pytest.mark.django_db
+def test_files_of_a_job_that_ended_are_asked_of_the_server_that_keeps_them(folder: Path) -> None:
+    """A session is not: nothing runs there any more."""
+    agent, job, now = server("gpu1"), uuid4(), timezone.now()
+    AgentAttempt.objects.create(agent=agent, attempt=7, job=job, forgotten=True, kept=True, delivered_at=now)
+    for attempt, of_files in ((7, True), (7, False), (8, True)):
+        make_folder(folder)
+        new_socket(attempt, 0, of_files=of_files).touch()
+    orders = orders_of([], kept_rows_asked_for(agent))
+    assert [(one.attempt, one.of_files) for one in orders] == [(7, True)]
+    found = session_of(agent, orders[0].key)
+    assert found is not None
+    assert found.check(in_use=True)
+    keys = [path.name.split(".")[2] for path in folder.iterdir() if path.name != Path(found.command.argv[-1]).name]
+    assert [session_of(agent, key) for key in keys] == [None, None]
 
 
 @pytest.mark.django_db

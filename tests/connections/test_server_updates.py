@@ -5,10 +5,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from audit_app.models import AuditEntry
 from connections_app.agents.program import program_digest
-from connections_app.agents.updates import Server, next_to_update, program_for, update_fault_of
+from connections_app.agents.updates import Server, next_to_update, program_for, try_update_again, update_fault_of
+from connections_app.errors import AgentRefused
 from connections_app.models import Agent
 from engines.agent.messages import Condition
+from tests.connections.test_gang_rows import server as server_row
 from tests.played_agent import JOINING, Played
 from tests.service_lab import Lab
 
@@ -85,3 +88,38 @@ def test_a_message_with_a_fault_is_not_answered_with_the_order_once_more(lab: La
     program = lab.until(lambda: one.sync().program)
     fault = f"The program {program} was not heard within 60 s, and was taken back."
     assert one.sync(condition=replace(condition, update_fault=fault)).program == ""
+
+
+def test_an_update_that_failed_is_tried_again_when_an_administrator_asks(lab: Lab) -> None:
+    """What the agent says of the try before that does not end it; the other servers wait for this one meanwhile."""
+    condition = Condition("0.1.9", OLD, "3.11.2")
+    one = Played(lab, "gpu1", joining=replace(JOINING, gangs=True), site=True)
+    one.sync(condition=condition)
+    program = lab.until(lambda: one.sync().program)
+    failed = replace(condition, update_fault=f"The program {program} could not be used: no space")
+    assert one.sync(condition=failed).program == ""
+    root = lab.user("root", staff=True)
+    try_update_again(one.agent, actor=root)
+    orders = one.sync(condition=failed)
+    assert (orders.program, orders.tries) == (program, 1)
+    assert one.sync(condition=replace(failed, tries=1)).program == ""
+    entry = AuditEntry.objects.get(action="server.update")
+    assert (entry.actor_name, entry.target, "no space" in entry.message) == ("root", "gpu1", True)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"program": ""}, "run the line of Add a server there once more"),
+        ({"program": program_digest(), "update_to": program_digest()}, "runs the program of the service already"),
+        ({}, "has not been told to change yet"),
+        ({"left_at": datetime(2026, 11, 28, tzinfo=UTC)}, "is no server that works here"),
+    ],
+)
+def test_a_server_without_a_failed_update_is_not_told_to_try_again(columns: dict[str, object], said: str) -> None:
+    agent = server_row("gpu1")
+    Agent.objects.update(**{"program": OLD} | columns)
+    with pytest.raises(AgentRefused, match=said):
+        try_update_again(agent, actor=None)
+    assert not AuditEntry.objects.exists()

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -22,7 +23,7 @@ from connections_app.models import RIGHTS, Agent, AgentAttempt, Rights, Standing
 from engines.agent.codec import encode
 from engines.agent.connection import OTHER_RELEASE
 from engines.agent.messages import VERSION, Sync
-from engines.protocol import Launch, NodeFault, NodeLaunch
+from engines.protocol import GpuReport, Launch, NodeFault, NodeLaunch
 from jobs_app.models import Attempt
 from tests.played_agent import DESK, JOINING, Played, over
 from tests.service_lab import Lab
@@ -72,6 +73,46 @@ def test_a_volunteer_cannot_make_its_machine_one_of_the_site(lab: Lab) -> None:
     server(lab, "gpu1")
     with pytest.raises(CommandError, match="gpu1 is a server of the site: take another name"):
         call_command("jointoken", "gpu1", "--trusted")
+
+
+def test_a_server_asks_whether_it_may_join_and_nothing_is_stored(lab: Lab) -> None:
+    """A GPU that another node has, and a number of the account of jobs that differs, are named then."""
+    gpus = [GpuReport(0, "GPU-1")]
+    one = replace(SERVER, token="agent_gpu1", emulated=False, node=replace(DESK, gpus=gpus), job_uid=990)
+    assert Played(lab, "gpu1", joining=one, site=True).joined == 200
+    _, token = issue_join_token("gpu2", trusted=True, site=True, actor=None, now=lab.now)
+
+    def asks(**facts: Any) -> Any:
+        asking = replace(SERVER, token="agent_gpu2", trial=True, **facts)
+        client = APIClient()
+        client.credentials(HTTP_AUTHORIZATION=f"Bearer {token}")
+        return client.post("/api/v1/agent/join", encode(asking), format="json").json()
+
+    said = asks(node=replace(DESK, gpus=gpus))["detail"]
+    assert said == "The GPU GPU-1 belongs to the node gpu1: a machine is one node only. Leave one out."
+    said = asks(job_uid=1001)["detail"]
+    assert said.startswith("The account of jobs has the number 1001 here and 990 on gpu1: give it one (usermod -u 990)")
+    assert [asks(job_uid=uid)["job_uid"] for uid in (None, 990)] == [990, 990]
+    assert (Agent.objects.get(name="gpu2").joined_at, Node.objects.filter(name="gpu2").exists()) == (None, False)
+    joining = replace(SERVER, token="agent_gpu2", job_uid=990)
+    assert APIClient().post("/api/v1/agent/join", encode(joining), format="json").status_code == 401
+    client = APIClient()
+    client.credentials(HTTP_AUTHORIZATION=f"Bearer {token}")
+    assert client.post("/api/v1/agent/join", encode(joining), format="json").status_code == 200
+
+
+def test_a_rank_counts_as_fetched_when_its_own_server_has_fetched_it(lab: Lab) -> None:
+    """Until then it can be withdrawn, and a gang that is not ready in time names the server that is to blame."""
+    servers = [server(lab, name) for name in ("gpu1", "gpu2")]
+    for one in servers:
+        one.address = "127.0.0.1"
+        one.sync()
+    lab.submit("sleep 60", gpu_types=["k80"], gpus=4)
+    first, second = servers
+    lab.until(lambda: AgentAttempt.objects.exists() or (first.sync(), second.sync()) is None)
+    assert first.sync().launches
+    fetched = dict(AgentAttempt.objects.values_list("agent__name", "delivered_at"))
+    assert (fetched["gpu1"] is not None, fetched["gpu2"]) == (True, None)
 
 
 def test_no_machine_takes_the_name_of_the_engine_of_servers(lab: Lab) -> None:

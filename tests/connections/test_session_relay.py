@@ -66,13 +66,14 @@ def session(
     *,
     check: Callable[[bool], Awaitable[bool]] = permitted,
     deaf: bool = False,
+    to_the_end: bool = False,
 ) -> Client:
     """A whole session; the client acts beside it."""
 
     async def both() -> Client:
         client = Client(deaf=deaf)
         command = SessionCommand([sys.executable, "-ESc", script], Path("/"), dict(os.environ))
-        whole = Relay(client, idle=timedelta(hours=1), check=check).run(command, b"first")
+        whole = Relay(client, idle=timedelta(hours=1), check=check, to_the_end=to_the_end).run(command, b"first")
         async with asyncio.timeout(PATIENCE_S):
             await asyncio.gather(whole, *([act(client)] if act else []))
         await asyncio.sleep(0.05)  # pipes close in a turn of the loop
@@ -119,6 +120,28 @@ def test_a_command_that_reads_nothing_does_not_fill_the_memory(monkeypatch: pyte
 
     monkeypatch.setattr(relay, "FULL_FOR_S", 0.1)
     assert session(DEAF, act).closed == (relay.NORMAL, "what was sent is not read")
+
+
+SLOW = (
+    "import os, time\ntotal = 0\n"
+    "while data := os.read(0, 65536):\n    total += len(data); time.sleep(0.001)\n"
+    "os.write(1, b'read %d' % total)"
+)
+
+
+def test_what_an_agent_has_sent_before_it_goes_is_read_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank has ended, and its reader is slow: more is under way than the relay keeps, and the agent has gone."""
+
+    async def act(agent: Client) -> None:
+        for _ in range(20):
+            await agent.sent.put(bytes(100_000))
+        await agent.sent.put(None)
+
+    monkeypatch.setattr(relay, "MOST_UNREAD_BYTES", 500_000)
+    monkeypatch.setattr(relay, "FULL_FOR_S", 0.0)
+    ended = session(SLOW, act, to_the_end=True)
+    assert ended.received == b"read %d" % (len(b"first") + 20 * 100_000)
+    assert session(SLOW, act).received == b""
 
 
 def test_a_session_outlives_a_check_that_fails_but_not_many() -> None:

@@ -332,3 +332,19 @@ def test_what_runs_is_stopped_before_it_is_forgotten(service: Service, tmp_path:
     Agent(tmp_path, service.connection, engine, lambda: NodeReport("desk"), notice=timedelta()).turn()
     assert (engine.stopped, read_json(mark_path(tmp_path))) == ((1, timedelta()), "m1")
     assert (tmp_path / "engine" / "attempts" / "1").exists()
+
+
+def test_news_of_an_attempt_does_not_wait_for_the_end_of_a_long_pause(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With two hundred servers a pause is five seconds, of which a gang would wait for several."""
+    monkeypatch.setattr("engines.agent.agent.NEWS_EVERY_S", 0.01)
+    orders = Orders(timedelta(seconds=60), timedelta(seconds=3600), mark="m1")
+    service.says = lambda _: Said(200, json.dumps(encode(orders)).encode())
+    agent = agent_in(tmp_path, service)
+    agent.turn()
+    waits = Thread(target=agent._wait, daemon=True)
+    waits.start()
+    ended(tmp_path, 1)
+    waits.join(60)
+    assert not waits.is_alive()

@@ -10,7 +10,7 @@ import pytest
 
 from engines.agent.connection import Connection
 from engines.agent.program import RELEASE, Program, digest_of, unpack
-from engines.agent.update import HEARD_WITHIN_S, RETRY_S, Updates
+from engines.agent.update import HEARD_WITHIN_S, PASSING_S, RETRY_S, Updates
 from engines.attempt_files import read_json, write_json
 from tests.deployment import wait_for
 
@@ -84,11 +84,11 @@ class Machine:
 
     def change(self, updates: Updates, digest: str) -> None:
         """Repeat the order, as the service does, until something comes of it."""
-        known = [*self.became], updates.fault()
+        known = [*self.became], updates.failure().said
 
         def has_come() -> bool:
             updates.change(self.connection, digest)
-            return ([*self.became], updates.fault()) != known
+            return ([*self.became], updates.failure().said) != known
 
         wait_for("the order is followed", has_come, pause_s=0.01)
 
@@ -102,7 +102,7 @@ def test_a_program_that_is_heard_stays(tmp_path: Path, serve: Serve) -> None:
     after.heard()
     machine.now_s += 2 * HEARD_WITHIN_S
     after.watch()
-    assert (machine.became, after.fault()) == ([digest], "")
+    assert (machine.became, after.failure().said) == ([digest], "")
 
 
 def test_a_program_that_is_not_heard_goes_back_and_says_so(tmp_path: Path, serve: Serve) -> None:
@@ -119,7 +119,7 @@ def test_a_program_that_is_not_heard_goes_back_and_says_so(tmp_path: Path, serve
     back.heard()
     back.watch()
     assert machine.became == [digest, OLD]
-    assert back.fault() == f"The program {digest} was not heard within 60 s, and was taken back."
+    assert back.failure().said == f"The program {digest} was not heard within 60 s, and was taken back."
     for _ in range(2):  # the order comes once more, until the service has heard of the fault
         machine.now_s += 2 * RETRY_S
         back.change(machine.connection, digest)
@@ -147,7 +147,20 @@ def test_a_program_that_does_not_run_is_not_used(tmp_path: Path, serve: Serve) -
     updates = machine.updates()
     machine.change(updates, digest)
     assert machine.became == []
-    assert updates.fault() == f"The program {digest} could not be used: {FAULT}"
+    assert updates.failure().said == f"The program {digest} could not be used: {FAULT}"
+
+
+def test_a_program_that_failed_is_tried_again_when_an_administrator_asks(tmp_path: Path, serve: Serve) -> None:
+    """Once for each time that they ask: the order is repeated until the service has heard what came of it."""
+    served, digest = serve(FAILS)
+    machine = Machine(tmp_path, served.connection)
+    updates = machine.updates()
+    machine.change(updates, digest)
+    for _ in range(2):
+        updates.change(machine.connection, digest, 1)
+        wait_for("it was tried", lambda: updates.failure().tries == 1 and not updates.is_preparing(), pause_s=0.01)
+    assert (served.asked, updates.failure()) == (2, (f"The program {digest} could not be used: {FAULT}", 1))
+    assert Machine.updates(machine).failure().tries == 1
 
 
 def test_a_fault_that_may_pass_is_no_fault_of_the_program(tmp_path: Path, serve: Serve) -> None:
@@ -160,13 +173,13 @@ def test_a_fault_that_may_pass_is_no_fault_of_the_program(tmp_path: Path, serve:
     wait_for("it was tried", lambda: served.asked == 1 and not updates.is_preparing(), pause_s=0.01)
     served.path = PATH
     updates.change(machine.connection, digest)
-    assert (machine.became, updates.fault(), served.asked) == ([], "", 1)
-    machine.now_s += RETRY_S
+    assert (machine.became, updates.failure().said, served.asked) == ([], "", 1)
+    machine.now_s += PASSING_S
     machine.change(updates, digest)
     assert (machine.became, served.asked) == ([digest], 2)
     updates.change(machine.connection, "f" * 12)
     wait_for("it was tried", lambda: served.asked == 3 and not updates.is_preparing(), pause_s=0.01)
-    assert updates.fault() == ""
+    assert updates.failure().said == ""
 
 
 def test_a_program_from_sources_is_not_changed(tmp_path: Path, serve: Serve) -> None:

@@ -1,6 +1,9 @@
 """Checks of a server before it joins: what is said of each fact, and its remedy. Pure."""
 
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +114,26 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MOTLEY_JOIN_TOKEN", raising=False)
 
 
+class LetsJoin(BaseHTTPRequestHandler):
+    """A service that lets every server join."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"node": "gpu7", "site": true}')
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def that_lets_join() -> Iterator[str]:
+    with HTTPServer(("127.0.0.1", 0), LetsJoin) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
 def words(folder: Path, *more: str) -> list[str]:
     places = ["--state", str(folder / "state"), "--prefix", str(folder / "program")]
     return ["--url", "https://motley.example.org", *places, *more]
@@ -131,15 +154,31 @@ def test_a_token_that_is_not_there_is_said_before_anything_is_written(
 @pytest.mark.usefixtures("answering")
 @pytest.mark.parametrize("error", [EngineError("The user motley-job could not be created"), OSError(28, "disk full")])
 def test_what_fails_while_it_writes_is_said_in_a_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
+    tmp_path: Path,
+    that_lets_join: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
 ) -> None:
     def fails(*_: object) -> None:
         raise error
 
     monkeypatch.setattr("engines.agent.install._install", fails)
     monkeypatch.setenv("MOTLEY_JOIN_TOKEN", "join_secret")
-    assert install.main(words(tmp_path)) == 1
+    assert install.main(["--url", that_lets_join, *words(tmp_path)[2:]]) == 1
     assert capsys.readouterr().err == f"FAIL {error}\n"
+
+
+@pytest.mark.usefixtures("answering")
+def test_what_the_service_refuses_is_said_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Here it cannot be asked."""
+    monkeypatch.setenv("MOTLEY_JOIN_TOKEN", "join_secret")
+    assert install.main(["--url", "http://127.0.0.1:1", *words(tmp_path)[2:]]) == 1
+    said = capsys.readouterr()
+    assert "FAIL joining: The service does not answer" in said.out
+    assert (said.err, list(tmp_path.iterdir())) == ("Nothing was written.\n", [])
 
 
 def test_a_token_file_that_is_missing_is_said_in_a_line_by_join(

@@ -98,6 +98,13 @@ def test_the_choices_told_to_a_job_have_the_best_batch_of_its_configuration(nois
         assert (chosen.batch, chosen.passes) == (best.total(GPUS)[k], best.passes[k])
 
 
+@pytest.mark.parametrize("gpus", [3, 5, 7, 12])
+def test_the_largest_choice_is_rounded_down_where_the_gpus_do_not_divide_it(gpus):
+    choices = batch_choices(MODEL.throughput, BatchLimits(16, 128, 48), nodes=1, gpus=gpus)
+    assert 128 - 2 * gpus < choices[-1].batch <= 128
+    assert all(one.batch % (gpus * (one.passes + 1)) == 0 for one in choices)
+
+
 def test_a_gang_too_large_for_any_batch_has_no_choice():
     assert batch_choices(MODEL.throughput, LIMITS, nodes=40, gpus=320) == []
 

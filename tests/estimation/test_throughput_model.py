@@ -181,11 +181,20 @@ def test_of_one_batch_half_a_step_is_taken_not_to_depend_on_it():
     assert fit(timings).alpha_c == pytest.approx(timings.step_s[0] / 2)
 
 
-def test_steps_of_several_gpus_alone_are_not_all_averaging():
+@pytest.mark.parametrize(
+    "places",
+    [
+        [(1, 2, 64), (1, 4, 32), (1, 8, 32)],
+        [(1, 4, 16), (1, 8, 32)],
+        [(1, 4, 64), (1, 8, 16)],
+        [(2, 8, 64), (3, 12, 32)],
+    ],
+)
+def test_steps_of_several_gpus_alone_are_not_all_averaging(places):
     """Else a step on one GPU takes no time, and rounds see a rate of a million there."""
-    model = fit(timed((1, 2, 64), (1, 4, 32), (1, 8, 32)))
+    model = fit(timed(*places))
     alone, true = float(model.step_seconds(1, 1, 64)), float(TRUE.step_seconds(1, 1, 64))
-    assert true / 2 < alone < 2 * true
+    assert true / 3 < alone < 3 * true
 
 
 def test_nodes_that_were_never_spanned_are_taken_to_cost_more_than_one():

@@ -268,13 +268,6 @@ def test_a_link_in_place_of_the_source_is_not_followed(ada: APIClient) -> None:
     assert put(ada, archive({".motley/source.json": ""}, type=tarfile.SYMTYPE, linkname="gone")).status_code == 201
 
 
-def test_an_upload_that_ends_while_another_begins_does_not_disturb_it(ada: APIClient, settings: Settings) -> None:
-    put(ada)
-    incoming = settings.MOTLEY_ENGINE_ROOT / "code" / "incoming"
-    (incoming / "gone.tar.gz").symlink_to("was here when the folder was listed")
-    assert put(ada, archive({"other.sh": "echo other"})).status_code == 201
-
-
 def test_code_of_a_recurring_job_stays_however_rarely_it_runs(
     lab: Lab, ada: APIClient, settings: Settings, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
 ) -> None:

@@ -118,6 +118,17 @@ def test_the_page_of_a_server_shows_its_agent_and_what_is_to_be_mended(staff: Us
     assert reverse("node", args=["gpu7"]) in listed
 
 
+def test_the_administration_has_servers_try_an_update_again(staff: User, web) -> None:
+    facts = {"site": True, "join_trusted": True, "trusted": True, "program": "0123456789ab"}
+    machine("gpu7", None, **facts, update_to=program_digest(), update_fault=f"{program_digest()} was not heard")
+    machine("gpu8", None, **facts)
+    asked = {"action": "try_again", "_selected_action": [one.pk for one in Agent.objects.all()]}
+    page = web(staff).post(reverse("admin:connections_app_agent_changelist"), asked, follow=True).content.decode()
+    assert "The update is tried again on gpu7." in page
+    assert "Gpu8 has not been told to change yet" in page
+    assert [*Agent.objects.order_by("name").values_list("update_tries", flat=True)] == [1, 0]
+
+
 def test_the_page_cluster_says_for_which_server_the_update_waits(
     speech: Team, staff: User, stranger: User, web
 ) -> None:

@@ -114,6 +114,7 @@ ROUTES: dict[str, Row] = {
     "POST /api/v1/agents": for_staff(body={"name": "desk"}, done=201),
     "GET /api/v1/agents/{name}": Row(job=403, stranger=404, reader=404, member=404, clerk=404, staff=200),
     "DELETE /api/v1/agents/{name}": for_staff(done=204),
+    "POST /api/v1/agents/{name}/update": for_staff(done=409),  # it is no server
     "GET /api/v1/announcements": for_all(),
     "GET /api/v1/engines": for_all(),
     "GET /api/v1/engines/{name}": for_all(),

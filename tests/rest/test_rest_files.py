@@ -4,9 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.utils import timezone
+from pytest_django import Settings
 from rest_framework.test import APIClient
 
+from connections_app.agents.uploads import checkpoints_of
+from connections_app.long_requests import server_files
 from jobs_app.models import Job
+from tests.connections.test_gang_rows import server
 from tests.rest_callers import caller
 from tests.service_lab import Lab
 
@@ -88,3 +93,26 @@ def test_a_job_that_waits_has_no_files(cluster: Lab, ada: APIClient) -> None:
     assert ada.get(f"/api/v1/jobs/{job.pk}/files").json()["files"] == []
     assert content(ada, job, "work/x").status_code == 404
     assert ada.get(f"/api/v1/jobs/{job.pk}/files/content").json()["errors"][0]["pointer"] == "/path"
+
+
+def test_one_person_leaves_places_for_files_on_servers_to_others(
+    cluster: Lab, ada: APIClient, settings: Settings, tmp_path: Path
+) -> None:
+    """A place is taken until the file is read; what is on this machine takes none."""
+    settings.MOTLEY_AGENT_ROOT = tmp_path
+    server("gpu1")
+    job = cluster.submit()
+    cluster.attempt(job, engine="servers", nodes=["gpu1"], launched_at=timezone.now())
+    checkpoints_of(job.pk).parent.mkdir(parents=True)
+    checkpoints_of(job.pk).write_bytes(b"packed")
+    open_ones = [content(ada, job, "checkpoints.tar.gz", **header) for header in ({}, {"range": "bytes=2-"})]
+    for refused in (content(ada, job, "checkpoints.tar.gz"), ada.get(f"/api/v1/jobs/{job.pk}/files")):
+        assert (refused.status_code, refused["Retry-After"]) == (503, "15")
+        assert refused.json()["code"] == "too_many_long_requests"
+        assert "You have 2 open requests for files on servers, the limit: close one" in refused.json()["detail"]
+    other = caller(cluster.user("bob"))
+    assert [one["name"] for one in other.get(f"/api/v1/jobs/{job.pk}/files").json()["files"]] == ["checkpoints.tar.gz"]
+    assert [body(answer) for answer in open_ones] == [b"packed", b"cked"]
+    assert content(ada, job, "none").status_code == 404
+    assert ada.get(f"/api/v1/jobs/{job.pk}/files").status_code == 200
+    assert server_files._open.total() == 0

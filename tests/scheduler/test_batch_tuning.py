@@ -166,10 +166,26 @@ def test_later_reports_of_noise_are_merged_with_earlier_ones(lab: Lab, first: Jo
     assert (found.grad_sqr, found.reports) == (2.0, 2)
 
 
-def test_a_program_that_says_another_batch_with_each_report_fills_no_table(lab: Lab, first: Job) -> None:
+def test_a_program_that_says_another_batch_again_and_again_fills_no_table(lab: Lab, first: Job) -> None:
     for n in range(MOST_ROWS + 5):
-        report(lab.attempts(first)[0], reports=10 * (n + 1), batch_size=100 + n)
+        for reports in (20 * n + 10, 20 * n + 20):  # what lies between two batches tells of neither
+            report(lab.attempts(first)[0], reports=reports, batch_size=100 + n)
     assert Throughput.objects.count() == MOST_ROWS
+
+
+def test_rates_before_and_after_a_change_of_batch_are_not_mixed(lab: Lab, first: Job) -> None:
+    """Else the spread between runs, by which rounds judge how certain a rate is, would go wrong."""
+    attempt, start = lab.attempts(first)[0], timezone.now()
+    told = [(10, 128, 1.0), (20, 128, 2.0), (25, 512, 3.0), (27, 512, 4.0), (29, 512, 5.0)]  # 10, then 2 steps/s
+    for step, batch, seconds in told:
+        note_progress(
+            [ProgressDelta(attempt.pk, step, 0, start, step, start + timedelta(seconds=seconds), None, batch)]
+        )
+    rates = {row.batch_size: row for row in Throughput.objects.all()}
+    assert {batch: row.steps_per_second for batch, row in rates.items()} == pytest.approx({128: 10.0, 512: 2.0})
+    assert (rates[128].runs, rates[512].runs) == (1, 0)
+    attempt.refresh_from_db()
+    assert (attempt.reported_batch, attempt.batch_changes) == (512, 1)
 
 
 def test_a_batch_beyond_all_bounds_is_taken_for_the_one_that_was_told(lab: Lab, first: Job) -> None:

@@ -195,6 +195,7 @@ def test_weights_that_cannot_be_copied_are_told_and_stop_it_at_last(cluster: Lab
     sweep.refresh_from_db()
     assert sweep.state == Sweep.State.RUNNING
     assert sweep.message.startswith("The weights of trial 1 cannot be copied: pbt-1 has saved no checkpoint")
+    assert sweep.message.endswith("exit with 75. The others wait; after 10 minutes the sweep is stopped.")
     cluster.ahead += PATIENCE
     turn(cluster, 2)
     sweep.refresh_from_db()

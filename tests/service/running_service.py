@@ -45,8 +45,8 @@ class Service(Deployment):
 
     def start(self) -> None:
         with self.log.open("ab") as log:
-            command = [sys.executable, "-u", str(ROOT / "manage.py"), "serve"]
-            self.process = subprocess.Popen(command, env=self.environment, cwd=ROOT, stdout=log, stderr=log)
+            command = [sys.executable, "-u", str(self.sources / "manage.py"), "serve"]
+            self.process = subprocess.Popen(command, env=self.environment, cwd=self.sources, stdout=log, stderr=log)
         wait_for("the service answers", self.answers)
 
     def answers(self) -> bool:
@@ -116,7 +116,7 @@ class Service(Deployment):
 
 
 @contextmanager
-def a_service(*, prepared: Path | None = None, **environment: str) -> Iterator[Service]:
+def a_service(*, prepared: Path | None = None, sources: Path = ROOT, **environment: str) -> Iterator[Service]:
     """A started service; afterwards nothing of it is left.
 
     With a copy of a prepared data folder it starts as a service does after an update: nothing is left to migrate.
@@ -125,6 +125,7 @@ def a_service(*, prepared: Path | None = None, **environment: str) -> Iterator[S
     folder.mkdir()
     folder.chmod(0o711)  # jobs of another user pass through
     service = Service(folder, **environment)
+    service.sources = sources
     try:
         if prepared is not None:
             shutil.copytree(prepared, service.var, dirs_exist_ok=True)

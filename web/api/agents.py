@@ -7,12 +7,13 @@ from django.db.models import QuerySet
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework import serializers, status, viewsets
+from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from connections_app.agents.join_agent import issue_join_token, revoke_agent
 from connections_app.agents.program import runs_own_program
-from connections_app.agents.updates import update_fault_of
+from connections_app.agents.updates import try_update_again, update_fault_of
 from connections_app.models import Agent
 from jobs_app.models import Team
 from jobs_app.permissions import NotForJobs, caller, is_administrator
@@ -159,3 +160,13 @@ class AgentViewSet(ShowMany[Agent], ShowOne[Agent], viewsets.GenericViewSet[Agen
         """Revoke the token of a machine, and its join token: it stops its jobs, which are queued again."""
         revoke_agent(self.get_object(), actor=caller(request), now=timezone.now())
         return Response(status=status.HTTP_204_NO_CONTENT)
+
+    @extend_schema(summary="Try a server's update again", request=None, responses={200: AgentAnswer})
+    @action(detail=True, methods=["post"], url_path="update")
+    def try_update(self, request: Request, name: str) -> Response:
+        """Have a server try the change to the program of the service again, which failed there.
+
+        409 for one that runs it already, or was not told to change yet.
+        """
+        try_update_again(self.get_object(), actor=caller(request))
+        return Response(AgentAnswer(self.get_object()).data)

@@ -1,5 +1,6 @@
 """REST: files of a job's own folder, listed and downloaded; no link is followed."""
 
+from collections.abc import Callable
 from typing import Any
 
 from django.http import StreamingHttpResponse
@@ -13,11 +14,12 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from connections_app.job_folder import AS_IT_IS, FileBlocks, list_folder, open_file
+from connections_app.job_folder import AS_IT_IS, FileBlocks, a_place, list_folder, open_for
 from engines.job_files import MOST_LISTED
 from engines.protocol import EngineError, JobFile, NoSuchFile, OpenedFile
 from jobs_app.errors import FilesDeleted
 from jobs_app.models import Job
+from jobs_app.permissions import caller
 from web.api.logs import RANGE, job_asked
 from web.rest.downloads import byte_range_of, is_range_request
 from web.rest.query import query_of
@@ -79,7 +81,8 @@ class FolderView(GenericAPIView[Job]):
         job = job_with_files(request, pk)
         path = query_of(request, FolderQuery).get("path", "").strip("/")
         try:
-            files = list_folder(job, path)
+            with a_place(job, caller(request).pk):
+                files = list_folder(job, path)
         except EngineError as error:
             raise refusal(error) from error
         content = {"path": path, "files": files, "complete": len(files) < MOST_LISTED}
@@ -105,15 +108,16 @@ class FileView(GenericAPIView[Job]):
         job = job_with_files(request, pk)
         path = query_of(request, FileQuery)["path"]
         try:
-            opened = open_file(job, path)
+            opened, give_back = open_for(job, path, caller(request).pk)
         except EngineError as error:
             raise refusal(error) from error
-        return streamed(opened, path.rpartition("/")[2], request.headers.get("Range", ""))
+        name = path.rpartition("/")[2]
+        return streamed(opened, name, request.headers.get("Range", ""), when_closed=give_back)
 
 
-def streamed(opened: OpenedFile, name: str, header: str) -> StreamingHttpResponse:
+def streamed(opened: OpenedFile, name: str, header: str, *, when_closed: Callable[[], None]) -> StreamingHttpResponse:
     """The file, or the range of it that the header names."""
-    blocks = FileBlocks(opened)
+    blocks = FileBlocks(opened, when_closed=when_closed)
     headers = AS_IT_IS | {
         "Accept-Ranges": "bytes",
         "Content-Length": str(opened.size),
@@ -127,7 +131,7 @@ def streamed(opened: OpenedFile, name: str, header: str) -> StreamingHttpRespons
         blocks.close()
         raise
     headers |= {"Content-Range": part.content_range, "Content-Length": str(part.end - part.start)}
-    blocks = FileBlocks(opened, start=part.start, end=part.end)
+    blocks = FileBlocks(opened, start=part.start, end=part.end, when_closed=when_closed)
     return StreamingHttpResponse(blocks, status=206, content_type=AnyBytes.media_type, headers=headers)
 
 

@@ -99,6 +99,8 @@ class SessionView(GenericAPIView[Job]):
 class JobSession:
     """A session in an attempt of a job, for the server of long requests."""
 
+    to_the_end = False
+
     def __init__(self, request: Request, attempt: Attempt, command: SessionCommand) -> None:
         self._request, self._attempt, self.command = request, attempt, command
 

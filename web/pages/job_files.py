@@ -13,7 +13,8 @@ from django.views.decorators.http import require_safe
 from cluster_app.models import Engine
 from connections_app.checkpoints.listing import read_checkpoints
 from connections_app.engine_registry import engine_named
-from connections_app.job_folder import AS_IT_IS, FileBlocks, open_file
+from connections_app.errors import TooManyLongRequests
+from connections_app.job_folder import AS_IT_IS, FileBlocks, a_place, open_for
 from engines.job_files import MOST_LISTED
 from engines.protocol import EngineError, NoSuchFile
 from jobs_app.models import Attempt, Job
@@ -38,7 +39,10 @@ def files_tab(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -
         "asks_an_agent": any(one.has_agents for one in Engine.objects.filter(name=launched[-1].engine)),
     }
     try:
-        return context | {"files": engine_named(launched[-1].engine).list_files(str(job.pk), path)}
+        with a_place(job, request.user.pk):
+            return context | {"files": engine_named(launched[-1].engine).list_files(str(job.pk), path)}
+    except TooManyLongRequests as error:
+        return context | {"files": [], "fault": str(error)}
     except NoSuchFile as error:
         if path:
             raise Http404 from error
@@ -63,11 +67,12 @@ def job_file(request: SignedInRequest, pk: UUID) -> StreamingHttpResponse:
     job = get_object_or_404(Job.objects.visible_to(request.user), pk=pk, files_deleted_at=None)
     path = request.GET.get("path", "")[:LONGEST_PATH]
     try:
-        opened = open_file(job, path)
+        opened, give_back = open_for(job, path, request.user.pk)
     except EngineError as error:
         raise Http404 from error
     headers = AS_IT_IS | {
         "Content-Length": str(opened.size),
         "Content-Disposition": content_disposition_header(as_attachment=True, filename=path.rpartition("/")[2]) or "",
     }
-    return StreamingHttpResponse(FileBlocks(opened), content_type="application/octet-stream", headers=headers)
+    blocks = FileBlocks(opened, when_closed=give_back)
+    return StreamingHttpResponse(blocks, content_type="application/octet-stream", headers=headers)

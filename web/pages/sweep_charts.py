@@ -13,8 +13,8 @@ from jobs_app.models import Sweep, SweepTrial
 from sweeps.space import Choice, Parameter, Range, Space, Value
 from web.pages.charts import OKABE_ITO, Figure
 
-SHADES = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")
-"""Of viridis, from the worst fifth of the trials to the best."""
+SHADES = ("#8254a8", "#5a76c8", "#21918c", "#4caf50", "#e0a100")
+"""From the worst fifth of the trials to the best: the hues of viridis, neither as dark nor as light as a theme."""
 MOST_CURVES = 200
 OF_EACH_KIND = 15
 """Learning curves that are drawn: of the best trials, and of the newest ones."""
@@ -60,14 +60,14 @@ def curves_figure(sweep: Sweep, trials: Sequence[SweepTrial], curves: Curves) ->
     """The learning curve of each trial that has one. A copy begins where its source was."""
     lines = [(trial, curves.get(trial.job_id, ())) for trial in trials]
     drawn = [(trial, line) for trial, line in lines if len(line) > 1]
-    return _lines_figure(sweep, drawn, mode="lines", scale="linear") if drawn else None
+    return _lines_figure(sweep, drawn, mode="lines", scale={}) if drawn else None
 
 
 Line = tuple[SweepTrial, Sequence[tuple[int, float | None]]]
 """A trial with steps and values."""
 
 
-def _lines_figure(sweep: Sweep, lines: Sequence[Line], *, mode: str, scale: str) -> Figure:
+def _lines_figure(sweep: Sweep, lines: Sequence[Line], *, mode: str, scale: dict[str, Any]) -> Figure:
     """A line for each trial, that of the best one thick. All others are one trace: a thousand would take seconds."""
     best = _ranked(sweep, [trial for trial, _ in lines if _last_value(trial) is not None])[-1:]
     others = [(trial, line) for trial, line in lines if trial not in best]
@@ -85,7 +85,7 @@ def _lines_figure(sweep: Sweep, lines: Sequence[Line], *, mode: str, scale: str)
             ([(trial, line) for trial, line in lines if trial in best], OKABE_ITO[1], 3),
         )
     ]
-    return _figure(traces, x={"title": {"text": "Step"}, "type": scale}, y={"title": {"text": sweep.metric}})
+    return _figure(traces, x={"title": {"text": "Step"}, **scale}, y={"title": {"text": sweep.metric}})
 
 
 def _last_value(trial: SweepTrial) -> float | None:
@@ -107,7 +107,7 @@ def results_figure(sweep: Sweep, ended: Sequence[SweepTrial]) -> Figure:
         name="best so far",
         line=line,
     )
-    points = [_points("succeeded", OKABE_ITO[0], succeeded), _points("stopped or failed", OKABE_ITO[3], others)]
+    points = [_points("succeeded", OKABE_ITO[0], succeeded), _points("others", OKABE_ITO[3], others)]
     return _figure([*points, best], x={"title": {"text": "Trial"}}, y={"title": {"text": sweep.metric}})
 
 
@@ -120,7 +120,10 @@ def rungs_figure(sweep: Sweep, trials: Sequence[SweepTrial], rungs: Sequence[int
     """A line for each trial over the rungs that it has reached."""
     shown = [trial for trial in trials if trial.values][-MOST_CURVES:]
     lines = [(trial, list(zip(rungs, trial.values, strict=False))) for trial in shown]
-    return _lines_figure(sweep, lines, mode="lines+markers", scale="linear" if sweep.population else "log")
+    if sweep.population:
+        return _lines_figure(sweep, lines, mode="lines+markers", scale={})
+    ticks = {"type": "log", "tickvals": list(rungs), "ticktext": [f"{rung:,}" for rung in rungs]}
+    return _lines_figure(sweep, lines, mode="lines+markers", scale=ticks)
 
 
 def parallel_figure(sweep: Sweep, ended: Sequence[SweepTrial], space: Space) -> Figure:
@@ -135,13 +138,14 @@ def parallel_figure(sweep: Sweep, ended: Sequence[SweepTrial], space: Space) -> 
         name = ("the worst fifth", "", "", "", "the best fifth")[place]
         line = {"color": colour, "width": 1.5}
         traces.append(go.Scatter(x=x, y=y, mode="lines", name=name, showlegend=bool(name), line=line, hoverinfo="skip"))
-    names = [f"{escape(axis.name or sweep.metric)}<br>{escape(f'{axis.least} to {axis.most}')}" for axis in axes]
+    names = [f"{escape(axis.name or sweep.metric)}<br>{escape(axis.least)} to<br>{escape(axis.most)}" for axis in axes]
     x_axis = {
         "tickvals": list(range(len(axes))),
         "ticktext": names,
         "showgrid": True,
         "zeroline": False,
-        "range": [-0.2, len(axes) - 0.8],  # or the texts of the last axis are cut off
+        "range": [-0.3, len(axes) - 0.7],  # or the texts of the last axis are cut off
+        "ticklabeloverflow": "allow",  # or they are left out
     }
     return _figure(traces, x=x_axis, y={"visible": False, "range": [-0.03, 1.03]})
 

@@ -30,16 +30,17 @@ from web.pages.sweep_charts import MOST_POINTS, sweep_figures, trials_with_curve
 SHOWN = 200
 """Trials in the table of a sweep: the best, then the others by number."""
 EXAMPLE = """\
-name: lr-search
-command: python train.py --lr {lr} --width {width}
+name: spirals
+command: python -m motley_client.sample --steps 900 --lr {lr} --hidden {hidden}
 gpus: 1
 method: bayes
-metric: {name: val_loss, goal: minimize}
+metric: {name: loss, goal: minimize}
 parameters:
-  lr: {min: 1.0e-5, max: 1.0e-1, distribution: log_uniform_values}
-  width: {values: [64, 128, 256]}
-early_terminate: {min_iter: 500, max_iter: 20000, eta: 3}
-run_cap: 50
+  lr: {min: 0.001, max: 1.0, distribution: log_uniform_values}
+  hidden: {values: [8, 16, 32, 64]}
+early_terminate: {min_iter: 100, max_iter: 900, eta: 3}
+run_cap: 20
+at_a_time: 6
 """
 IGNORED = ("kind", "project", "entity", "description")
 """Fields of W&B's sweep files that say nothing about the search, as `motley sweep start` has them."""
@@ -73,10 +74,11 @@ def sweep(request: SignedInRequest, pk: int) -> HttpResponse:
     rungs = compared_at(found)
     drawn = [trial.job_id for trial in trials_with_curves(found, trials)]
     curves = read_metric(drawn, found.metric, MOST_POINTS)
-    table = _table(found, trials)
+    table, counts = _table(found, trials), counts_of([found])[found.pk]
     context = {
         "sweep": found,
-        "counts": counts_of([found])[found.pk],
+        "counts": counts,
+        "states": [(SweepTrial.State(state).label, count) for state, count in counts.by_state.items() if count],
         "rungs": rungs,
         "place_name": "Mark" if found.population else "Rung",
         "table": table,

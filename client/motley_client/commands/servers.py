@@ -1,6 +1,6 @@
 """Commands about the site's own servers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Annotated
@@ -13,7 +13,7 @@ from motley_client.completion import nodes as known_nodes
 from motley_client.configuration import ConfigurationError
 from motley_client.lookup import connect
 from motley_client.responses import Node
-from motley_client.server_setup import Found, faults_among, install, look_at, why_not_from
+from motley_client.server_setup import Found, faults_among, install, look_again, look_at, why_not_from
 from motley_client.tables.servers import server_table, servers_table
 from motley_client.terminal import Output, OutputOption, WatchOption, emit, now, present, sanitized, say, warn
 
@@ -48,6 +48,17 @@ def show(
     with connect(context) as client:
         found = client.server(name)
         emit(output, found, names=[name], table=lambda: server_table(found, _nodes(client).get(name), now=now()))
+
+
+@server.command()
+def update(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="SERVER", autocompletion=known_nodes)],
+) -> None:
+    """Have a server try the update again that failed there. Administrators only."""
+    with connect(context) as client:
+        client.update_server(name)
+        say(f"{sanitized(name)} tries the update again: motley server show {sanitized(name)}")
 
 
 def _nodes(client: Client) -> dict[str, Node]:
@@ -89,7 +100,9 @@ def add(
             raise ConfigurationError(reason)
         found = _checked(client, destinations, name, options)
         if not check:
-            _add(client, found, options)
+            tokens = {one.destination: client.add_server(one.name)["token"] for one in found}
+            _may_join(client, found, tokens, options)
+            _add(client, found, tokens, options)
 
 
 def _checked(client: Client, destinations: Sequence[str], name: str, options: Sequence[str]) -> list[Found]:
@@ -101,19 +114,36 @@ def _checked(client: Client, destinations: Sequence[str], name: str, options: Se
     for one in servers:
         for line in one.lines:
             say(sanitized(f"{one.name}  ok    {line}"))
+    _exit_with(servers, faults)
+    return servers
+
+
+def _exit_with(servers: Sequence[Found], faults: Mapping[str, Sequence[str]]) -> None:
+    """Tell the faults by destination, and exit if there are any."""
+    for one in servers:
         for fault in faults.get(one.destination, ()):
             warn(sanitized(f"{one.name}  FAIL  {fault}"))
     if faults:
         warn("Nothing was written.")
         raise typer.Exit(1)
-    return servers
 
 
-def _add(client: Client, servers: Sequence[Found], options: Sequence[str]) -> None:
+def _may_join(client: Client, servers: Sequence[Found], tokens: Mapping[str, str], options: Sequence[str]) -> None:
+    """Ask the service, by each server, whether it may join; where one may not, exit and make all tokens useless."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        look = partial(look_again, url=client.url, options=options)
+        found = list(pool.map(lambda one: look(one.destination, token=tokens[one.destination]), servers))
+    faults = {one.destination: again.faults for one, again in zip(servers, found, strict=True) if again.faults}
+    if faults:
+        for one in servers:
+            client.revoke_server(one.name)
+    _exit_with(servers, faults)
+
+
+def _add(client: Client, servers: Sequence[Found], tokens: Mapping[str, str], options: Sequence[str]) -> None:
     failed = False
     for one in servers:
-        token = client.add_server(one.name)["token"]
-        done = install(one.destination, client.url, token, options)
+        done = install(one.destination, client.url, tokens[one.destination], options)
         failed |= done.returncode != 0
         lines = (done.stdout if done.returncode == 0 else done.stdout + done.stderr).strip().splitlines()
         for line in lines:

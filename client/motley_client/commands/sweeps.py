@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from motley_client.commands.job_options import FileArgument, text_of
+from motley_client.commands.job_options import text_of
 from motley_client.commands.submit import with_uploaded_code
 from motley_client.completion import TeamOption, sweeps
 from motley_client.configuration import default_team
@@ -23,13 +23,17 @@ IGNORED = ("kind", "project", "entity", "description")
 """Fields of W&B's sweep files that say nothing about the search; `kind: sweep` is our own."""
 
 sweep = typer.Typer(no_args_is_help=True, help="Start, watch and stop searches for good hyper-parameters.")
+SweepFile = Annotated[
+    typer.FileText | None,
+    typer.Argument(help="YAML or JSON file with the fields of the search and of its jobs; - for standard input."),
+]
 NameArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of the sweep, or its number.", autocompletion=sweeps)
 ]
 
 
 @sweep.command()
-def start(context: typer.Context, file: FileArgument, *, output: OutputOption = Output.TABLE) -> None:
+def start(context: typer.Context, file: SweepFile, *, output: OutputOption = Output.TABLE) -> None:
     """Start a sweep from a file, with the fields of the search beside those of its jobs. Example:
 
     motley sweep start sweep.yaml
@@ -102,7 +106,7 @@ def delete(context: typer.Context, name: NameArgument, *, team: TeamOption = Non
     say(sanitized(f"{found['name']} of team {found['team']} is deleted; its jobs stay."))
 
 
-def _fields(file: FileArgument) -> dict[str, Any]:
+def _fields(file: typer.FileText | None) -> dict[str, Any]:
     """The body of the request: fields of the search, and those of its jobs as `spec`."""
     if file is None:
         raise SpecError("No file: give a file with the fields of the search and of its jobs.")

@@ -30,7 +30,7 @@ def sweeps_table(found: Iterable[Sweep], *, now: datetime) -> RenderableType:
 
 
 def sweep_details(one: SweepDetail) -> RenderableType:
-    trials = ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in one["trials"].items() if count)
+    trials = ", ".join(f"{count} {_state(state)}" for state, count in one["trials"].items() if count)
     facts: list[tuple[str, Cell]] = [
         ("name", one["name"]),
         ("id", str(one["id"])),
@@ -41,7 +41,6 @@ def sweep_details(one: SweepDetail) -> RenderableType:
         ("search", f"{one['method']}, {one['metric']['goal']} {one['metric']['name']}, seed {one['seed']}"),
         ("population", _population(one["population"])),
         ("rungs", _steps(one["rungs"])),
-        ("marks", _steps(one["marks"])),
         ("GPU-hours", _gpu_hours(one)),
         ("ends", f"about {local_minute(one['ends_at'])}, at the pace so far" if one["ends_at"] else ""),
         ("best", f"{_best(one)}  trial {one['best']['number']}, job {one['best']['job']}" if one["best"] else ""),
@@ -51,17 +50,13 @@ def sweep_details(one: SweepDetail) -> RenderableType:
     return key_values((name, value) for name, value in facts if value)
 
 
-def _steps(places: Sequence[int]) -> str:
-    return ", ".join(f"{step:,}" for step in places) + " steps" if places else ""
-
-
 def trials_table(one: Sweep, trials: Sequence[Trial]) -> RenderableType:
     names = list(one["parameters"])
     is_population = one["population"] is not None
     rows = [
         (
             str(trial["number"]),
-            trial["state"].replace("_", " "),
+            _state(trial["state"]),
             number(trial["value"], "{:.6g}"),
             *(_text(trial["params"].get(name)) for name in names),
             trial["job"],
@@ -79,7 +74,17 @@ def _population(given: dict[str, Any] | None) -> str:
     if given is None:
         return ""
     explored = "the same hyper-parameters" if given["explore"] == "none" else "hyper-parameters near theirs"
-    return f"{given['size']} members; copies of the best quarter replace the lowest, with {explored}"
+    compared = f"compared every {given['interval']:,} steps before {given['max_iter']:,}"
+    return f"{given['size']} members, {compared}; copies of the best quarter replace the lowest, with {explored}"
+
+
+def _steps(places: Sequence[int]) -> str:
+    return ", ".join(f"{step:,}" for step in places) + " steps" if places else ""
+
+
+def _state(state: str) -> str:
+    """In the words of pages: a trial that rests is one whose job is held."""
+    return "held" if state == "resting" else state.replace("_", " ")
 
 
 def _weights(trial: Trial) -> str:
