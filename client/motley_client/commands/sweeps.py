@@ -60,7 +60,7 @@ def list_sweeps(context: typer.Context, *, team: TeamOption = None, output: Outp
 def show(
     context: typer.Context, name: NameArgument, *, team: TeamOption = None, output: OutputOption = Output.TABLE
 ) -> None:
-    """Show a sweep: its state, its trials by state, its rungs or marks, its cost and the best trial."""
+    """Show a sweep: its state, its trials by state, its rungs, its cost and the best trial."""
     with connect(context) as client:
         found = client.sweep(find_sweep(client, name, team)["id"])
     emit(output, found, names=[found["name"]], table=lambda: sweep_details(found))
