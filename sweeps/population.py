@@ -2,7 +2,8 @@
 
 Jaderberg et al., *Population Based Training of Neural Networks*, 2017. At each mark, every `interval` steps, the
 members are compared. One of the lowest quarter ends, and a copy of a random one of the best quarter takes its place:
-with the weights of that one (exploit), and with hyper-parameters near its own (explore).
+with the weights of that one (exploit), and with hyper-parameters near its own (explore). The best quarter is one of
+those whose weights can be copied.
 """
 
 from collections.abc import Collection, Sequence
@@ -51,7 +52,7 @@ def marks(interval: int, most: int) -> tuple[int, ...]:
 
 def most_trials(size: int, interval: int, most: int) -> int:
     """The members, and all that can take their places."""
-    return size + _quarter(size) * len(marks(interval, most))
+    return size + quarter(size) * len(marks(interval, most))
 
 
 def replacements(
@@ -62,12 +63,12 @@ def replacements(
     `kept`: hyper-parameters that stay as they were with the weights.
     """
     ranked = sorted(members, key=lambda member: (member.score, member.number))
-    quarter = _quarter(len(ranked))
-    best = [member for member in ranked[:quarter] if member.can_give and member.score < FAILED]
+    many = quarter(len(ranked))
+    best = [member for member in ranked[:-many] if member.can_give and member.score < FAILED][:many]
     if not best:
         return []
     made = []
-    for worst in reversed(ranked[-quarter:]):
+    for worst in reversed(ranked[-many:]):
         draw = np.random.default_rng((seed, generation, worst.number))
         source = best[int(draw.integers(len(best)))]
         if worst.can_end and source.score < worst.score:
@@ -106,5 +107,6 @@ def _within(parameter: Range, value: float, factor: float) -> Value:
     return int(found) if parameter.is_integer else float(f"{found:.{DIGITS}g}")
 
 
-def _quarter(members: int) -> int:
+def quarter(members: int) -> int:
+    """At most so many are replaced at a mark."""
     return max(1, members // QUARTER)

@@ -1113,7 +1113,7 @@ class SweepMetric(TypedDict):
 
 
 class Trial(TypedDict):
-    """A trial of a sweep; `values` are those of the metric at the rungs that it has reached.
+    """A trial of a sweep; `values` are those of the metric at the rungs or marks that it has reached.
 
     In a population: `source` is the trial with whose weights it began, at `source_step`, and `changes` has the values
     of that one where they differ; `replaces` is the trial whose place it took.
@@ -1150,6 +1150,7 @@ class Sweep(TypedDict):
     early_terminate: dict[str, Any] | None
     population: dict[str, Any] | None
     rungs: list[int]
+    marks: list[int]
     run_cap: int
     at_a_time: int
     max_failed: int

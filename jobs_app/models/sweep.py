@@ -95,7 +95,7 @@ class Sweep(models.Model):
 
 
 class SweepTrial(models.Model):
-    """A trial: its hyper-parameters, the job that trains with them, and its results at the rungs."""
+    """A trial: its hyper-parameters, the job that trains with them, and its results at the rungs or marks."""
 
     class State(models.TextChoices):
         RUNNING = "running", "running"
@@ -113,8 +113,12 @@ class SweepTrial(models.Model):
     job_id = models.UUIDField(help_text="It may be in the archive.")
     params = models.JSONField()
     state = models.CharField(max_length=15, choices=State.choices, default=State.RUNNING)
-    values = models.JSONField(default=list, blank=True, help_text="Of the metric at each rung that it has reached.")
-    target = models.PositiveIntegerField(default=0, help_text="Number of the rung to which it may run.")
+    values = models.JSONField(
+        default=list,
+        blank=True,
+        help_text="Of the metric at each rung or mark that it has reached, a copy's first ones of its source.",
+    )
+    target = models.PositiveIntegerField(default=0, help_text="Number of the rung or mark to which it may run.")
     value = models.FloatField(null=True, blank=True, help_text="Of the metric at its end, or where it was stopped.")
     source = models.PositiveIntegerField(
         null=True, blank=True, help_text="Number of the trial with whose weights it began; null: with none."
@@ -127,7 +131,9 @@ class SweepTrial(models.Model):
     changes = models.JSONField(
         default=dict, blank=True, help_text="Hyper-parameters in which it differs from its source → the source's value."
     )
-    resting_since = models.DateTimeField(null=True, blank=True, help_text="When it was last held.")
+    copies_fail_since = models.DateTimeField(
+        null=True, blank=True, help_text="When its weights could first not be copied; null: no copy of it fails."
+    )
     message = models.CharField(max_length=300, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     ended_at = models.DateTimeField(null=True, blank=True)
@@ -146,3 +152,9 @@ class SweepTrial(models.Model):
     @property
     def is_open(self) -> bool:
         return self.state in self.OPEN
+
+    @property
+    def own_values(self) -> list[float | None]:
+        """Those after the marks at which its source was compared before it began."""
+        values: list[float | None] = self.values[self.born :]
+        return values

@@ -19,7 +19,7 @@ from jobs_app.submission.admission import Admitted
 from jobs_app.submission.spec import JobSpec
 from jobs_app.submission.submit import admitted, enter
 from jobs_app.teams import may_manage
-from web.rest.choices import guess_of, not_one_of, shortened
+from web.rest.choices import guesses_of, not_one_of, shortened
 from web.rest.errors import Fault, escaped
 
 MOST_VERSIONS = 100
@@ -194,13 +194,13 @@ def _changed(spec: Mapping[str, Any], recipe: Recipe, changes: Mapping[str, Any]
 def _unknown_fields(changes: Mapping[str, Any], parameters: Sequence[Parameter]) -> list[Fault]:
     """Faults of changes that are no field of a job: a misspelt parameter is one, as `--set` may mean either."""
     fields, names = JobSpec().fields, [one.name for one in parameters]
-    known = [*names, *fields]
     listed = f"The parameters are: {', '.join(names)}." if names else "The recipe has no parameters."
+    guesses = guesses_of((name for name in changes if name not in fields), [*names, *fields])
     return [
         Fault(
             pointer=f"/changes/{escaped(name[:100])}",
             code="unknown",
-            detail=f"{shortened(name)} is no parameter, and no field of a job.{guess_of(name, known)} {listed}",
+            detail=f"{shortened(name)} is no parameter, and no field of a job.{guesses.get(name, '')} {listed}",
         )
         for name in changes
         if name not in fields

@@ -6,7 +6,7 @@ is a number; within a text it is written out, quoted for the shell in `command` 
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from jobs_app.submission.fields import is_text
 from jobs_app.submission.shell_quotes import first_within_quotes
 from jobs_app.submission.spec import JobSpec
-from web.rest.choices import guess_of, not_one_of
+from web.rest.choices import guesses_of, not_one_of
 from web.rest.errors import Fault
 
 PLACE = re.compile(r"\$\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
@@ -145,10 +145,9 @@ def declaration_faults(spec: Mapping[str, Any], parameters: Sequence[Parameter])
         elif name not in used:
             text = f"The spec does not use it: write ${{{{ {name} }}}} where its value belongs, or leave it out."
             yield Fault(pointer=pointer, code="unused", detail=text)
-    for name in used:
-        if name not in declared:
-            text = f"${{{{ {name} }}}} is no parameter.{guess_of(name, declared)} Declare it under parameters."
-            yield Fault(pointer="/spec", code="undeclared", detail=text)
+    for name, guess in guesses_of(used, declared).items():
+        text = f"${{{{ {name} }}}} is no parameter.{guess} Declare it under parameters."
+        yield Fault(pointer="/spec", code="undeclared", detail=text)
     for field in SHELL_TEXTS:
         if isinstance(line := spec.get(field), str) and (found := first_within_quotes(line, PLACE)):
             detail = f"Write ${{{{ {found[1]} }}}} outside of quotes: its value is quoted for the shell."
@@ -158,7 +157,7 @@ def declaration_faults(spec: Mapping[str, Any], parameters: Sequence[Parameter])
 def values_for(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> tuple[dict[str, Value], list[Fault]]:
     """Value of each parameter, given or by default, and the faults of those that are given."""
     values: dict[str, Value] = {}
-    faults = [_unknown(name, parameters) for name in given if name not in {one.name for one in parameters}]
+    faults = _unknown(given, parameters)
     for one in parameters:
         pointer = f"/parameters/{one.name}"
         try:
@@ -195,14 +194,17 @@ def _written(value: Value, *, quoted: bool) -> str:
     return shlex.quote(text) if quoted else text
 
 
-def _unknown(name: str, parameters: Sequence[Parameter]) -> Fault:
+def _unknown(given: Iterable[str], parameters: Sequence[Parameter]) -> list[Fault]:
     names = [one.name for one in parameters]
     listed = f"The parameters are: {', '.join(names)}." if names else "The recipe has no parameters."
-    return Fault(
-        pointer=f"/parameters/{name[:100]}",
-        code="unknown",
-        detail=f"Unknown parameter {name[:100]!r}.{guess_of(name, names)} {listed}",
-    )
+    return [
+        Fault(
+            pointer=f"/parameters/{name[:100]}",
+            code="unknown",
+            detail=f"Unknown parameter {name[:100]!r}.{guess} {listed}",
+        )
+        for name, guess in guesses_of(given, names).items()
+    ]
 
 
 def _asked(one: Parameter) -> str:

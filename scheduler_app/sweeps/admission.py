@@ -16,7 +16,7 @@ from jobs_app.models.sweep import LARGEST_SWEEP
 from jobs_app.submission.admission import Admitted
 from jobs_app.submission.fields import PlainText
 from jobs_app.submission.submit import admitted
-from scheduler_app.sweeps.parameters import space_of
+from scheduler_app.sweeps.parameters import MOST_PARAMETERS, space_of
 from scheduler_app.sweeps.trial_spec import quoted_twice, spec_of_trial, with_program
 from sweeps.population import most_trials
 from sweeps.space import Choice as Values
@@ -81,6 +81,7 @@ class PopulationSpec(Strict):
     keep = serializers.ListField(
         child=serializers.CharField(max_length=64),
         default=list,
+        max_length=MOST_PARAMETERS,
         help_text="Parameters that stay with the weights, as the width of the network.",
     )
 
@@ -251,9 +252,8 @@ def _population_faults(
     for name in ("run_cap", "at_a_time"):
         if fields.get(name, given["size"]) < given["size"]:
             yield f"/{name}", f"It is at least population.size, {given['size']}: leave it out, or give more."
-    for name in given["keep"]:
-        if name not in space:
-            yield "/population/keep", f"{shortened(name)} is no parameter of the sweep.{guess_of(name, space)}"
+    if unknown := next((name for name in given["keep"] if name not in space), None):
+        yield "/population/keep", f"{shortened(unknown)} is no parameter of the sweep.{guess_of(unknown, space)}"
 
 
 def _points(space: Space) -> int:

@@ -23,7 +23,7 @@ from scheduler_app.recurring_jobs.admission import why_owner_is_gone
 from scheduler_app.sweeps.admission import admitted_trial
 from scheduler_app.sweeps.decisions import decide_turn
 from scheduler_app.sweeps.turn import CHANGING, JobNow, Turn
-from scheduler_app.sweeps.weights import NewTrial, heir_with_weights
+from scheduler_app.sweeps.weights import NewTrial, copy_with_weights
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ def _new_trials(turn: Turn, now: datetime) -> Iterator[list[NewTrial]]:
     """
     with ExitStack() as copies:
         try:
-            new = [*_suggested(turn, now), *copies.enter_context(heir_with_weights(turn, now))]
+            new = [*_suggested(turn, now), *copies.enter_context(copy_with_weights(turn, now))]
         except InvalidSpec as error:
             turn.sweep.state, turn.sweep.message = Sweep.State.STOPPING, f"Its next trial is refused: {error}"[:500]
             new = []

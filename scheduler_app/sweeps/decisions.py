@@ -27,9 +27,7 @@ ENDS = {
 }
 
 
-EXITED_AT_A_RUNG = (
-    "It exited with 0 when it was held at a rung: a program that saves at SIGTERM and has work left exits with 75."
-)
+EXITS_WITH_75 = "a program that saves at SIGTERM and has work left exits with 75."
 
 
 def decide_turn(
@@ -52,7 +50,7 @@ def decide_turn(
         if rule:
             _apply(decide(_standings(sweep, trials), rule, sweep.run_cap), turn, now)
         if sweep.population:
-            advance_population(turn, jobs, now)
+            advance_population(turn, jobs)
         turn.suggested = _suggestions(sweep, trials)
     _end_when_done(turn, now)
     return turn
@@ -87,24 +85,28 @@ def _of_silence(trial: SweepTrial, sweep: Sweep, job: JobNow) -> str:
 def _take_end(trial: SweepTrial, job: JobNow, sweep: Sweep, now: datetime) -> None:
     state, message = ENDS[Job.State(job.state)], job.message
     trial.value = job.milestones.get(LAST)
-    if state is TrialState.SUCCEEDED and trial.state == TrialState.RESTING and job.step < _last_step(sweep):
-        state, message = _of_exit_when_held(sweep)
+    if state is TrialState.SUCCEEDED and trial.state == TrialState.RESTING and _has_steps_left(sweep, job.step):
+        state, message = _of_exit_when_held(sweep, trial)
     elif state is TrialState.SUCCEEDED and trial.value is None:
         state, message = TrialState.FAILED, _without_value(sweep, has_diverged=LAST in job.milestones)
     end_trial(trial, state, message if state is not TrialState.SUCCEEDED else "", now)
 
 
-def _of_exit_when_held(sweep: Sweep) -> tuple[SweepTrial.State, str]:
+def _of_exit_when_held(sweep: Sweep, trial: SweepTrial) -> tuple[SweepTrial.State, str]:
     """What an exit with 0 says of a trial that was held with steps left."""
     if sweep.population:
-        return TrialState.FAILED, EXITED_AT_A_RUNG.replace("at a rung", "to save its weights")
-    return TrialState.STOPPED_EARLY, EXITED_AT_A_RUNG
+        return TrialState.FAILED, f"It exited with 0 when it was held: {EXITS_WITH_75} Why it was held: {trial.message}"
+    return TrialState.STOPPED_EARLY, f"It exited with 0 when it was held at a rung: {EXITS_WITH_75}"
 
 
-def _last_step(sweep: Sweep) -> int:
-    """Of a whole training: a trial that comes to it while it is being held has trained to its end."""
+def _has_steps_left(sweep: Sweep, step: int) -> bool:
+    """Whether a trial that ends while it is being held has not trained to its end.
+
+    In a population less than an interval is nothing left: a program that counts from 0, or reports every tenth step,
+    has not told its last step.
+    """
     given = sweep.population or sweep.early_terminate or {}
-    return int(given.get("max_iter", 0))
+    return bool(given.get("max_iter", 0) - step >= given.get("interval", 1))
 
 
 def _without_value(sweep: Sweep, *, has_diverged: bool) -> str:
@@ -154,7 +156,7 @@ def _apply(decision: Decision, turn: Turn, now: datetime) -> None:
             turn.cancel.append(trial)
             end_trial(trial, TrialState.STOPPED_EARLY, _of_stop(turn, trial), now)
         elif trial.state == TrialState.RUNNING and _standing(turn.sweep, trial).is_waiting and not _at_top(turn, trial):
-            rest(turn, trial, _of_stop(turn, trial), now)
+            rest(turn, trial, _of_stop(turn, trial))
 
 
 def _of_stop(turn: Turn, trial: SweepTrial) -> str:
@@ -202,7 +204,7 @@ def _past(sweep: Sweep, trial: SweepTrial, rule: Halving | None) -> PastTrial:
 def _end_when_done(turn: Turn, now: datetime) -> None:
     """End it when no trial is open; those at a rung are over when none runs and none will come."""
     sweep = turn.sweep
-    is_busy = turn.suggested or turn.heir or (not sweep.population and len(turn.trials) < sweep.run_cap)
+    is_busy = turn.suggested or turn.replacement or (not sweep.population and len(turn.trials) < sweep.run_cap)
     if sweep.state == State.RUNNING and not is_busy:
         if not sweep.population and all(trial.state == TrialState.RESTING for trial in turn.open_trials):
             for trial in turn.open_trials[:MOST_CANCELLED]:

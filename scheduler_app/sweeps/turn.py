@@ -10,7 +10,7 @@ from sweeps.population import Replacement
 from sweeps.space import Params
 from sweeps.successive_halving import FAILED
 
-CHANGING = ("state", "values", "target", "value", "resting_since", "message", "ended_at")
+CHANGING = ("state", "values", "target", "value", "copies_fail_since", "message", "ended_at")
 """Columns of a trial that a turn may change."""
 
 
@@ -39,8 +39,8 @@ class Turn:
     cancel: list[SweepTrial] = field(default_factory=list)
     suggested: list[Params] = field(default_factory=list)
     """Hyper-parameters of the trials that are started."""
-    heir: Replacement | None = None
-    """The trial that is started with the weights of another, whose job rests: one in a turn, for they are copied."""
+    replacement: Replacement | None = None
+    """Made in this turn by a copy of a trial whose job rests: one in a turn, for weights are copied."""
     _seen: dict[int, tuple[Any, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -62,13 +62,13 @@ def _columns(trial: SweepTrial) -> tuple[Any, ...]:
 
 def end_trial(trial: SweepTrial, state: SweepTrial.State, message: str, now: datetime) -> None:
     trial.state, trial.message, trial.ended_at = state, message[:300], now
-    if trial.value is None and trial.values:
-        trial.value = trial.values[-1]
+    if trial.value is None and trial.own_values:
+        trial.value = trial.own_values[-1]
 
 
-def rest(turn: Turn, trial: SweepTrial, why: str, now: datetime) -> None:
+def rest(turn: Turn, trial: SweepTrial, why: str) -> None:
     """Hold its job, which saves and leaves its GPUs."""
-    trial.state, trial.message, trial.resting_since = SweepTrial.State.RESTING, why, now
+    trial.state, trial.message = SweepTrial.State.RESTING, why
     turn.hold.append(trial)
 
 

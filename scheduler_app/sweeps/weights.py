@@ -23,7 +23,7 @@ from sweeps.population import Replacement
 MOST_COPIED = 2 << 30
 """Bytes: the scheduler hears no engine while it copies."""
 PATIENCE = timedelta(minutes=10)
-"""For weights that cannot be copied yet, as those that their machine has still to send."""
+"""From the first copy of a source that failed: its weights may be those that their machine has still to send."""
 REMEDY = "Programs save in $MOTLEY_CHECKPOINT_DIR at SIGTERM, and exit with 75."
 
 
@@ -36,25 +36,25 @@ class NewTrial:
 
 
 @contextmanager
-def heir_with_weights(turn: Turn, now: datetime) -> Iterator[list[NewTrial]]:
-    """The trial that begins with the weights of another, if there is one in this turn, and its copy for the block.
+def copy_with_weights(turn: Turn, now: datetime) -> Iterator[list[NewTrial]]:
+    """The copy of a better trial, if there is one in this turn, with that one's weights for the time of the block.
 
     If they cannot be copied the sweep says why, and is stopped where that lasts. Raises `InvalidSpec`.
     """
-    with ExitStack() as copies:
-        yield [] if turn.heir is None else _heirs(turn, turn.heir, copies, now)
+    with ExitStack() as files:
+        yield [] if turn.replacement is None else _copy(turn, turn.replacement, files, now)
 
 
-def _heirs(turn: Turn, heir: Replacement, copies: ExitStack, now: datetime) -> list[NewTrial]:
-    source = next(trial for trial in turn.trials if trial.number == heir.source)
-    admitted = admitted_trial(turn.sweep, len(turn.trials) + len(turn.suggested), heir.params)
+def _copy(turn: Turn, replacement: Replacement, files: ExitStack, now: datetime) -> list[NewTrial]:
+    source = next(trial for trial in turn.trials if trial.number == replacement.source)
+    admitted = admitted_trial(turn.sweep, len(turn.trials) + len(turn.suggested), replacement.params)
     try:
         chosen = _chosen(Job.objects.select_related("team").get(pk=source.job_id))
-        copies.enter_context(copied(chosen, admitted.id))
+        files.enter_context(copied(chosen, admitted.id))
     except (CheckpointNotCopied, FilesDeleted, TooManyUploads, EngineError) as error:
         _note_failure(turn, source, str(error), now)
         return []
-    return [NewTrial(take_over(turn, heir, chosen.step, now), begun_with(chosen, admitted))]
+    return [NewTrial(take_over(turn, replacement, chosen.step, now), begun_with(chosen, admitted))]
 
 
 def _chosen(source: Job) -> ChosenCheckpoint:
@@ -68,9 +68,10 @@ def _chosen(source: Job) -> ChosenCheckpoint:
 
 
 def _note_failure(turn: Turn, source: SweepTrial, why: str, now: datetime) -> None:
-    """Say it at the sweep; after some time it is stopped, for its members would rest for ever."""
+    """Say it at the sweep; when copies have failed for long it is stopped, for its members would rest for ever."""
+    source.copies_fail_since = source.copies_fail_since or now
     text = f"The weights of trial {source.number} cannot be copied: {why} {REMEDY}"
-    if source.resting_since and now - source.resting_since > PATIENCE:
+    if now - source.copies_fail_since > PATIENCE:
         turn.sweep.state = Sweep.State.STOPPING
     else:
         text = f"{text} The others wait; after {PATIENCE.seconds // 60} minutes the sweep is stopped."

@@ -1,5 +1,6 @@
 """`motley sweep`: sweeps are started from files, listed, shown, stopped and deleted."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,8 @@ def test_a_population_is_shown_with_whose_weights_its_members_have(
     shown = motley("sweep", "show", "lr-search").stdout
     for words in ("3 members, compared every 500 steps before 2,000; copies of the best quarter", "1 held", "0 spent"):
         assert words in shown
+    (row,) = json.loads(motley("sweep", "list", "-o", "json").stdout)
+    assert (row["marks"], row["rungs"]) == ([500, 1000, 1500], [])
 
 
 def test_faults_name_the_field(service: Live, motley: Motley, tmp_path: Path) -> None:

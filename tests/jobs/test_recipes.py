@@ -145,6 +145,19 @@ def test_what_is_wrong_with_a_recipe_is_said_with_its_place(
     assert not Recipe.objects.exists()
 
 
+def test_of_many_unknown_names_the_first_ones_are_guessed(ada: APIClient) -> None:
+    """A guess is a comparison with each known name: one request has a limited number of them."""
+    row, names = add(ada).json(), [f"data{n}" for n in range(40)]
+    spec = SPEC | {"command": " ".join(f"${{{{ {name} }}}}" for name in ("data", *names))}
+    for answer in (
+        submit(ada, row, parameters=dict.fromkeys(names, 1)),
+        submit(ada, row, parameters={"data": "x"}, changes=dict.fromkeys(names, 1)),
+        add(ada, parameters={"data": "x"}, spec=spec),
+    ):
+        details = [one["detail"] for one in answer.json()["errors"]]
+        assert sum("Did you mean 'data'?" in detail for detail in details) == 20, details
+
+
 def test_a_plan_submits_nothing(ada: APIClient) -> None:
     row = add(ada).json()
     plan = submit(ada, row, "?dry_run=true", parameters={"data": "/d", "gpu_number": 2})

@@ -10,6 +10,7 @@ import pytest
 
 from connections_app.agents.uploads import checkpoints_of
 from jobs_app.errors import InvalidSpec
+from jobs_app.lifecycle.commands import hold_job
 from jobs_app.models import Attempt, Job, ProgressCurve, Sweep, SweepTrial
 from scheduler_app.sweeps import advance
 from scheduler_app.sweeps.admission import admitted_sweep
@@ -19,7 +20,7 @@ from scheduler_app.sweeps.weights import PATIENCE
 from tests.service_lab import Lab
 
 TrialState = SweepTrial.State
-POPULATION = {
+POPULATION: dict[str, Any] = {
     "name": "pbt",
     "method": "population",
     "metric": {"name": "val_loss"},
@@ -94,17 +95,17 @@ def test_the_worst_is_replaced_by_a_copy_of_the_best_with_its_weights(cluster: L
     assert (best.state, job_of(best).held) == (TrialState.RESTING, True), "it saves"
     assert best.message == "Its weights are copied: they take the place of trial 2."
     turn(cluster)
-    worst, heir = trials()[2], trials()[4]
+    worst, copy = trials()[2], trials()[4]
     assert worst.state == TrialState.REPLACED
     assert worst.message == "In the lowest quarter after 100 steps: val_loss 0.9; trial 4 took its place."
     assert job_of(worst).state == Job.State.CANCELLED
-    assert (heir.source, heir.source_step, heir.replaces, heir.values) == (1, 110, 2, [0.1])
-    lr, width = heir.params["lr"], heir.params["width"]
+    assert (copy.source, copy.source_step, copy.replaces, copy.values) == (1, 110, 2, [0.1])
+    lr, width = copy.params["lr"], copy.params["width"]
     assert (lr != best.params["lr"], width) == (True, best.params["width"]), "width is kept"
-    assert heir.changes == {"lr": best.params["lr"]}
-    job = job_of(heir)
+    assert copy.changes == {"lr": best.params["lr"]}
+    job = job_of(copy)
     assert (job.name, job.continues, job.continues_step, job.step) == ("pbt-4", best.job_id, 110, 110)
-    assert json.loads(job.env["MOTLEY_PARAMS"]) == heir.params
+    assert json.loads(job.env["MOTLEY_PARAMS"]) == copy.params
     with tarfile.open(checkpoints_of(job.pk)) as archive:
         (file,) = archive.getmembers()
         content = archive.extractfile(file)
@@ -133,7 +134,7 @@ def test_nobody_is_replaced_before_all_have_passed_the_mark_and_who_is_ahead_wai
         saves(cluster, trial)
     turn(cluster, 3)
     assert trials()[0].state == TrialState.RUNNING
-    assert [(heir.replaces, heir.source) for heir in trials()[4:]] == [(2, 1)]
+    assert [(copy.replaces, copy.source) for copy in trials()[4:]] == [(2, 1)]
 
 
 def test_a_failed_member_is_replaced_and_one_that_diverged(cluster: Lab) -> None:
@@ -143,14 +144,14 @@ def test_a_failed_member_is_replaced_and_one_that_diverged(cluster: Lab) -> None
         saves(cluster, trial)
     Job.objects.filter(pk=trials()[0].job_id).update(state="failed", finished_at=cluster.now, message="no memory")
     turn(cluster, 2)
-    assert [(heir.replaces, heir.source) for heir in trials()[4:]] == [(2, 1)]
+    assert [(copy.replaces, copy.source) for copy in trials()[4:]] == [(2, 1)]
     assert trials()[0].state == TrialState.FAILED
     reports(cluster, trials()[1], 0.1, step=210)
     for trial in (trials()[1], *trials()[3:]):
         reports(cluster, trial, 0.1 + trial.number / 100, step=210)
         saves(cluster, trial)
     turn(cluster, 4)
-    assert [(heir.replaces, heir.source) for heir in trials()[5:]] == [(0, 1)], "it is the worst at the next mark"
+    assert [(copy.replaces, copy.source) for copy in trials()[5:]] == [(0, 1)], "it is the worst at the next mark"
 
 
 def test_a_population_ends_when_its_members_have(cluster: Lab) -> None:
@@ -209,7 +210,7 @@ def test_a_program_that_ends_well_when_it_is_held_has_failed(cluster: Lab) -> No
     Job.objects.filter(pk=trials()[1].job_id).update(state="succeeded", held=False, finished_at=cluster.now)
     turn(cluster)
     assert trials()[1].state == TrialState.FAILED
-    assert "when it was held to save its weights" in trials()[1].message
+    assert "Why it was held: Its weights are copied: they take the place of trial 2." in trials()[1].message
     assert trials()[3].message == "Its weights are copied: they take the place of trial 1.", "the next best"
 
 
@@ -220,6 +221,105 @@ def test_stop_ends_a_population(cluster: Lab) -> None:
     turn(cluster, 2)
     assert Sweep.objects.get().state == Sweep.State.STOPPED
     assert not Job.objects.unfinished().exists()
+
+
+def test_one_copy_that_fails_does_not_stop_a_population_whose_source_was_held_for_long(cluster: Lab) -> None:
+    sweep = started(cluster)
+    for trial, value in zip(trials()[:3], VALUES, strict=False):
+        reports(cluster, trial, value, step=110)
+    reports(cluster, trials()[1], 0.1, step=210)
+    turn(cluster, 2)
+    assert trials()[1].message.startswith("It is ahead")
+    cluster.ahead += PATIENCE
+    reports(cluster, trials()[3], 0.2, step=110)
+    turn(cluster)
+    sweep.refresh_from_db()
+    assert sweep.state == Sweep.State.RUNNING
+    assert "cannot be copied" in sweep.message
+    assert trials()[1].copies_fail_since == sweep.advanced_at
+    saves(cluster, trials()[1])
+    turn(cluster)
+    assert (len(trials()), trials()[1].copies_fail_since) == (5, None)
+
+
+def test_a_copy_is_not_compared_at_marks_for_which_it_never_trained(cluster: Lab) -> None:
+    started(cluster)
+    for trial, value in zip(trials(), VALUES, strict=True):
+        reports(cluster, trial, value, step=110)
+        saves(cluster, trial)
+    reports(cluster, trials()[1], 0.1, step=210)
+    saves(cluster, trials()[1])
+    turn(cluster, 3)
+    copy = trials()[4]
+    assert (copy.source_step, copy.values) == (210, [0.1])
+    reports(cluster, copy, 0.95, step=211)
+    for trial in (trials()[0], trials()[3]):
+        reports(cluster, trial, 0.3 + trial.number / 100, step=210)
+        saves(cluster, trial)
+    turn(cluster, 4)
+    assert trials()[4].is_open, "its value at 200 steps is that of the weights of trial 1"
+    assert [(one.replaces, one.source) for one in trials()[5:]] == [(3, 1)]
+
+
+def test_a_member_that_fails_while_copies_are_made_takes_no_place_of_a_later_mark(cluster: Lab) -> None:
+    at_the_first_mark(cluster)
+    turn(cluster, 2)
+    assert [one.replaces for one in trials()[4:]] == [2]
+    Job.objects.filter(pk=trials()[0].job_id).update(state="failed", finished_at=cluster.now, message="no memory")
+    turn(cluster, 4)
+    assert [one.replaces for one in trials()[4:]] == [2], "it is replaced at the next mark"
+
+
+def test_a_job_that_its_owner_holds_gives_its_weights_and_stays_held(cluster: Lab) -> None:
+    at_the_first_mark(cluster)
+    hold_job(job_of(trials()[1]), actor=cluster.user())
+    turn(cluster, 4)
+    assert [(one.replaces, one.source) for one in trials()[4:]] == [(2, 1)]
+    best = job_of(trials()[1])
+    assert (best.held, trials()[1].state) == (True, TrialState.RUNNING)
+    assert "by the sweep" not in best.message
+
+
+def test_a_member_held_because_it_is_ahead_that_exits_is_told_why_it_was_held(cluster: Lab) -> None:
+    started(cluster)
+    reports(cluster, trials()[0], 0.05, step=200)
+    turn(cluster, 2)
+    Job.objects.filter(pk=trials()[0].job_id).update(state="succeeded", held=False, finished_at=cluster.now)
+    turn(cluster)
+    assert trials()[0].state == TrialState.FAILED
+    assert trials()[0].message == (
+        "It exited with 0 when it was held: a program that saves at SIGTERM and has work left exits with 75. "
+        "Why it was held: It is ahead: it goes on when all members have passed 100 steps."
+    )
+
+
+def test_a_source_that_counts_steps_from_0_has_trained_to_its_end(cluster: Lab) -> None:
+    at_the_first_mark(cluster)
+    turn(cluster)
+    Job.objects.filter(pk=trials()[1].job_id).update(state="succeeded", held=False, step=299, finished_at=cluster.now)
+    turn(cluster)
+    assert (trials()[1].state, trials()[1].value) == (TrialState.SUCCEEDED, 0.1)
+
+
+def test_a_copy_that_never_reported_has_no_value_of_its_source(cluster: Lab) -> None:
+    at_the_first_mark(cluster)
+    turn(cluster, 2)
+    Job.objects.filter(pk=trials()[4].job_id).update(state="failed", finished_at=cluster.now)
+    turn(cluster)
+    assert (trials()[4].state, trials()[4].values, trials()[4].value) == (TrialState.FAILED, [0.1], None)
+
+
+def test_of_many_unknown_names_to_keep_the_list_is_refused_and_one_is_guessed(cluster: Lab) -> None:
+    def fault_of(keep: list[str]) -> str:
+        population = {**POPULATION["population"], "keep": keep}
+        with pytest.raises(InvalidSpec) as refused:
+            admitted_sweep({**POPULATION, "population": population}, owner=cluster.user(), now=cluster.now)
+        (fault,) = refused.value.faults
+        assert fault["pointer"] == "/population/keep"
+        return fault["detail"]
+
+    assert "no more than 50 elements" in fault_of([f"widht{n}" for n in range(51)])
+    assert fault_of(["widht", *(f"widht{n}" for n in range(49))]).endswith("Did you mean 'width'?")
 
 
 @pytest.mark.parametrize(
@@ -301,13 +401,13 @@ def test_weights_of_the_better_one_come_over(cluster: Lab) -> None:
         return sweep.state == Sweep.State.FINISHED
 
     cluster.until(finished)
-    heirs = [trial for trial in trials() if trial.source is not None]
-    assert 1 <= len(heirs) <= 2, "on a busy machine members may have ended before the second mark is decided"
-    for heir in heirs:
-        source = trials()[heir.source or 0]
-        assert heir.state in (TrialState.SUCCEEDED, TrialState.REPLACED)
-        assert heir.source_step is not None
-        begun, weight = begun_with(cluster, heir)
+    copies = [trial for trial in trials() if trial.source is not None]
+    assert 1 <= len(copies) <= 2, "on a busy machine members may have ended before the second mark is decided"
+    for copy in copies:
+        source = trials()[copy.source or 0]
+        assert copy.state in (TrialState.SUCCEEDED, TrialState.REPLACED)
+        assert copy.source_step is not None
+        begun, weight = begun_with(cluster, copy)
         assert 30 <= begun < 90
         assert weight == pytest.approx(weight_at(cluster, source, begun)), "that of the source, at a step of its own"
 

@@ -113,8 +113,8 @@ def test_a_population_loses_and_repeats_nothing_though_the_scheduler_is_killed(f
     found = list(four_gpus.client.trials(sweep))
     assert four_gpus.python(OVERLAPS) == 0
     assert len({row["job"] for row in found}) == len(found) > 4
-    heirs = [row for row in found if row["source"] is not None]
-    assert len({row["replaces"] for row in heirs}) == len(heirs) == len(found) - 4
+    copies = [row for row in found if row["source"] is not None]
+    assert len({row["replaces"] for row in copies}) == len(copies) == len(found) - 4
     assert {row["state"] for row in found} <= {"succeeded", "replaced"}
     for row in found:
         trace = four_gpus.trace(row["job"])

@@ -49,7 +49,8 @@ def test_the_same_members_and_seed_give_the_same_answer() -> None:
         (members(0.2, 0.2, 0.2, 0.2), []),
         (members(0.1, FAILED, 0.2, 0.3), [1]),
         (members(FAILED, FAILED, FAILED, FAILED), []),
-        ([*members(0.2, 0.3, 0.4), Member(3, 0.1, PARAMS, can_give=False)], []),
+        ([*members(0.2, 0.3, 0.4), Member(3, 0.1, PARAMS, can_give=False)], [2]),
+        ([Member(n, n / 10, PARAMS, can_give=n == 3) for n in range(4)], []),
         ([*members(0.1, 0.2, 0.3), Member(3, 0.9, PARAMS, can_end=False)], []),
     ],
 )

@@ -55,10 +55,14 @@ class TrialAnswer(serializers.ModelSerializer[SweepTrial]):
         read_only_fields = fields
         extra_kwargs = {
             "params": {"help_text": "Hyper-parameter → value."},
-            "values": {"help_text": "Of the metric at each rung or mark that it, or its source, has reached."},
+            "values": {
+                "help_text": "Of the metric at each rung or mark that it has reached; a copy begins with its source's."
+            },
         }
 
-    @extend_schema_field(serializers.IntegerField(help_text="Number of the rung to which it may run, from 0 on."))
+    @extend_schema_field(
+        serializers.IntegerField(help_text="Number of the rung, or mark, to which it may run, from 0 on.")
+    )
     def get_rung(self, trial: SweepTrial) -> int:
         return trial.target
 
@@ -72,6 +76,7 @@ class SweepAnswer(serializers.ModelSerializer[Sweep]):
     early_terminate = serializers.SerializerMethodField()
     population = serializers.SerializerMethodField()
     rungs = serializers.SerializerMethodField()
+    marks = serializers.SerializerMethodField()
     trials = serializers.SerializerMethodField()
     best = serializers.SerializerMethodField()
 
@@ -79,8 +84,8 @@ class SweepAnswer(serializers.ModelSerializer[Sweep]):
         model = Sweep
         fields: tuple[str, ...] = (
             *("id", "name", "team", "owner", "state", "message", "method", "metric", "parameters", "early_terminate"),
-            *("population", "rungs", "run_cap", "at_a_time", "max_failed", "seed", "spec", "created_at", "ended_at"),
-            *("trials", "best"),
+            *("population", "rungs", "marks", "run_cap", "at_a_time", "max_failed", "seed", "spec", "created_at"),
+            *("ended_at", "trials", "best"),
         )
         read_only_fields = fields
 
@@ -99,11 +104,19 @@ class SweepAnswer(serializers.ModelSerializer[Sweep]):
     @extend_schema_field(
         serializers.ListField(
             child=serializers.IntegerField(),
-            help_text="Steps of each rung, or of each mark of a population; empty: there are none.",
+            help_text="Steps of each rung; empty: no trial is stopped early.",
         )
     )
     def get_rungs(self, sweep: Sweep) -> list[int]:
-        return list(compared_at(sweep))
+        return [] if sweep.population else list(compared_at(sweep))
+
+    @extend_schema_field(
+        serializers.ListField(
+            child=serializers.IntegerField(), help_text="Steps of each mark of a population; empty: it is none."
+        )
+    )
+    def get_marks(self, sweep: Sweep) -> list[int]:
+        return list(compared_at(sweep)) if sweep.population else []
 
     @extend_schema_field(SweepCountsAnswer)
     def get_trials(self, sweep: Sweep) -> dict[str, int]:

@@ -89,8 +89,8 @@ def _lines_figure(sweep: Sweep, lines: Sequence[Line], *, mode: str, scale: dict
 
 
 def _last_value(trial: SweepTrial) -> float | None:
-    """At its end, else at the last rung."""
-    return trial.value if trial.value is not None or not trial.values else trial.values[-1]
+    """At its end, else at the last rung or mark for which it trained itself."""
+    return trial.value if trial.value is not None or not trial.own_values else trial.own_values[-1]
 
 
 def results_figure(sweep: Sweep, ended: Sequence[SweepTrial]) -> Figure:

@@ -7,6 +7,8 @@ from typing import Any, NoReturn
 from rest_framework import serializers
 
 MOST_NAMED = 24
+MOST_GUESSED = 20
+"""Of unknown names in one request: a guess takes a comparison with each known name."""
 MOST_CHARACTERS = 100
 """Of what was sent; more is not repeated."""
 ELSEWHERE = {"page_size": "limit", "per_page": "limit", "page": "cursor", "offset": "cursor"}
@@ -35,6 +37,13 @@ def guess_of(name: str, known: Iterable[str]) -> str:
         return f" Did you mean {meant!r}?"
     near = get_close_matches(name, names, n=1) if len(name) <= MOST_CHARACTERS else []
     return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def guesses_of(names: Iterable[str], known: Iterable[str]) -> dict[str, str]:
+    """`guess_of` for the first `MOST_GUESSED` of the names that are unknown; the others have no guess."""
+    there = list(known)
+    unknown = [name for name in names if name not in there]
+    return {name: guess_of(name, there) if place < MOST_GUESSED else "" for place, name in enumerate(unknown)}
 
 
 class Choice(serializers.ChoiceField):

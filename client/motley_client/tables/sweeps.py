@@ -40,7 +40,7 @@ def sweep_details(one: SweepDetail) -> RenderableType:
         ("trials", f"{trials or 'none yet'}; at most {one['run_cap']}, {one['at_a_time']} at a time"),
         ("search", f"{one['method']}, {one['metric']['goal']} {one['metric']['name']}, seed {one['seed']}"),
         ("population", _population(one["population"])),
-        ("rungs", _steps(one["rungs"]) if one["rungs"] and not one["population"] else ""),
+        ("rungs", _steps(one["rungs"])),
         ("GPU-hours", _gpu_hours(one)),
         ("ends", f"about {local_minute(one['ends_at'])}, at the pace so far" if one["ends_at"] else ""),
         ("best", f"{_best(one)}  trial {one['best']['number']}, job {one['best']['job']}" if one["best"] else ""),
@@ -78,8 +78,8 @@ def _population(given: dict[str, Any] | None) -> str:
     return f"{given['size']} members, {compared}; copies of the best quarter replace the lowest, with {explored}"
 
 
-def _steps(rungs: Iterable[int]) -> str:
-    return ", ".join(f"{step:,}" for step in rungs) + " steps"
+def _steps(places: Sequence[int]) -> str:
+    return ", ".join(f"{step:,}" for step in places) + " steps" if places else ""
 
 
 def _state(state: str) -> str:
