@@ -41,6 +41,7 @@ NEVER = {
     "POST /api/v1/nodes/{name}/retire": "a job holds its GPUs; in test_rest_retirement.py none does",
     "POST /api/v1/gpu-types/{name}/retire": "the same",
     "POST /api/v1/teams/{name}/retire": "the same",
+    "POST /api/v1/agents/{name}/update": "the agent here is no server; in connections/test_server_updates.py one is",
     "POST /api/v1/lab/runs/{id}/preview": "no run has ended here; in test_lab_applying.py one has",
     "POST /api/v1/lab/runs/{id}/apply": "the same",
 }
