@@ -23,6 +23,7 @@ def leave_attempts_behind(agent: Agent, now: datetime) -> None:
     for row in rows:
         row.launch, row.report = "", encode(_last_report(row))
         row.handed_over = row.delivered_at is not None
+    agent.attempts.filter(kept=True).update(kept=False)  # what the old machine kept is not on the new one
     AgentAttempt.objects.bulk_update(rows, ["launch", "report", "handed_over"])
 
 

@@ -29,6 +29,11 @@ def attempts_to_keep(agent: Agent, over: Sequence[AgentAttempt]) -> list[int]:
     ]
 
 
+def kept_before(agent: Agent, over: Sequence[int]) -> list[int]:
+    """Of these attempts those of which an answer that may have been lost said that their job's folder is kept."""
+    return [*agent.attempts.filter(attempt__in=over, kept=True).values_list("attempt", flat=True)] if over else []
+
+
 def kept_rows_asked_for(agent: Agent) -> list[AgentAttempt]:
     """Attempts that are over, of whose jobs somebody waits for files that this server keeps."""
     asked = attempts_asked_for() if agent.site else []

@@ -88,7 +88,7 @@ def session_of(agent: Agent, key: str) -> ServerSession | None:
     if not KEY.fullmatch(key):
         return None
     for waiting in _waiting():
-        is_here = Q(forgotten=False) | Q(kept=waiting.of_files, forgotten=True)
+        is_here = Q(forgotten=False) | Q(kept=True) if waiting.of_files else Q(forgotten=False)
         of_rank = agent.attempts.filter(is_here, attempt=waiting.attempt, rank=waiting.rank)
         if secrets.compare_digest(waiting.key, key) and of_rank.exists():
             return ServerSession(agent, waiting)

@@ -38,6 +38,6 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name="agentattempt",
-            index=models.Index(fields=["agent", "job"], name="agent_attempt_job_folder", condition=Q(kept=True)),
+            index=models.Index(fields=["job", "agent"], name="agent_attempt_job_folder", condition=Q(kept=True)),
         ),
     ]

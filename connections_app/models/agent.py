@@ -178,7 +178,7 @@ class AgentAttempt(models.Model):
     class Meta:
         indexes = [
             models.Index(fields=("agent",), name="agent_attempt_kept", condition=Q(forgotten=False)),
-            models.Index(fields=("agent", "job"), name="agent_attempt_job_folder", condition=Q(kept=True)),
+            models.Index(fields=("job", "agent"), name="agent_attempt_job_folder", condition=Q(kept=True)),
         ]
         constraints = [
             models.UniqueConstraint(fields=("attempt", "rank"), name="agent_attempt_rank_once"),

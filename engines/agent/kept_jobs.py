@@ -10,6 +10,7 @@ from pathlib import Path
 from uuid import UUID
 
 from engines.local.engine import LocalEngine
+from engines.protocol import EngineError
 
 MOST_TOLD = 500
 """In one message; the others follow in later ones."""
@@ -47,8 +48,11 @@ class KeptJobs:
         return sorted(path.name for path in self._folder.iterdir() if path.name not in here and _is_job(path.name))
 
     def _measure(self, jobs: Collection[str]) -> None:
-        """Take what was measured, and have the rest measured by a process in the background."""
-        if jobs:
+        """Take what was measured, and have the rest measured by a process in the background.
+
+        On a full disk that fails: the service must hear the condition all the same, or nothing is ever discarded.
+        """
+        with suppress(OSError, EngineError):
             self._sizes |= self._engine.sizes(dict.fromkeys(jobs, ()))
 
 

@@ -87,8 +87,8 @@ class Condition:
     findings: Sequence[Finding] = ()
     update_fault: str = ""
     """Why the last change to another program was taken back; empty: none was."""
-    tries: int = 0
-    """How often an administrator had asked for another try when that one was made."""
+    tries: int | None = None
+    """How often an administrator had asked for another try when that one was made; None: an agent without tries."""
 
 
 @dataclass(frozen=True)

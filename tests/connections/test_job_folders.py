@@ -117,6 +117,8 @@ def test_a_server_keeps_the_folder_of_the_attempt_with_which_a_job_ended_alone(l
     ended = replace(over(second, lab), report=replace(over(second, lab).report, exit_code=0))
     orders = lab.until(lambda: found if (found := one.sync(ended)).forget else None)
     assert (orders.forget, orders.keep) == ((second,), (second,))
+    again = one.sync(ended)  # that answer was lost
+    assert (again.forget, again.keep) == ((second,), (second,))
     engine, wanted = AgentEngine("servers"), {str(job.pk): [first, second]}
     assert engine.sizes(wanted) == {}
     one.sync(condition=CONDITION, kept={str(job.pk): -1})

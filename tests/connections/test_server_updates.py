@@ -92,7 +92,7 @@ def test_a_message_with_a_fault_is_not_answered_with_the_order_once_more(lab: La
 
 def test_an_update_that_failed_is_tried_again_when_an_administrator_asks(lab: Lab) -> None:
     """What the agent says of the try before that does not end it; the other servers wait for this one meanwhile."""
-    condition = Condition("0.1.9", OLD, "3.11.2")
+    condition = Condition("0.1.9", OLD, "3.11.2", tries=0)
     one = Played(lab, "gpu1", joining=replace(JOINING, gangs=True), site=True)
     one.sync(condition=condition)
     program = lab.until(lambda: one.sync().program)
@@ -103,6 +103,7 @@ def test_an_update_that_failed_is_tried_again_when_an_administrator_asks(lab: La
     orders = one.sync(condition=failed)
     assert (orders.program, orders.tries) == (program, 1)
     assert one.sync(condition=replace(failed, tries=1)).program == ""
+    assert one.sync(condition=replace(failed, tries=None)).program == ""  # an older agent does not try: its fault stays
     entry = AuditEntry.objects.get(action="server.update")
     assert (entry.actor_name, entry.target, "no space" in entry.message) == ("root", "gpu1", True)
 

@@ -1,5 +1,6 @@
 """Checks of a server before it joins: what is said of each fact, and its remedy. Pure."""
 
+import json
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -118,8 +119,8 @@ class LetsJoin(BaseHTTPRequestHandler):
     """A service that lets every server join."""
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self.send_response(200)
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.send_response(200 if asked["trial"] else 409)  # to join it would use the token up
         self.end_headers()
         self.wfile.write(b'{"node": "gpu7", "site": true}')
 

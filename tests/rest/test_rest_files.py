@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 from rest_framework.test import APIClient
@@ -110,6 +111,10 @@ def test_one_person_leaves_places_for_files_on_servers_to_others(
         assert (refused.status_code, refused["Retry-After"]) == (503, "15")
         assert refused.json()["code"] == "too_many_long_requests"
         assert "You have 2 open requests for files on servers, the limit: close one" in refused.json()["detail"]
+    browser = Client()
+    browser.force_login(cluster.user())
+    page = browser.get(f"/jobs/{job.pk}/file", {"path": "checkpoints.tar.gz"})
+    assert (page.status_code, page["Retry-After"]) == (503, "15")
     other = caller(cluster.user("bob"))
     assert [one["name"] for one in other.get(f"/api/v1/jobs/{job.pk}/files").json()["files"]] == ["checkpoints.tar.gz"]
     assert [body(answer) for answer in open_ones] == [b"packed", b"cked"]

@@ -5,8 +5,8 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, StreamingHttpResponse
-from django.shortcuts import get_object_or_404
+from django.http import Http404, HttpResponseBase, StreamingHttpResponse
+from django.shortcuts import get_object_or_404, render
 from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_safe
 
@@ -62,7 +62,7 @@ def checkpoints_tab(request: SignedInRequest, job: Job, attempts: Sequence[Attem
 
 @login_required
 @require_safe
-def job_file(request: SignedInRequest, pk: UUID) -> StreamingHttpResponse:
+def job_file(request: SignedInRequest, pk: UUID) -> HttpResponseBase:
     """Download one file of the job's folder."""
     job = get_object_or_404(Job.objects.visible_to(request.user), pk=pk, files_deleted_at=None)
     path = request.GET.get("path", "")[:LONGEST_PATH]
@@ -70,6 +70,10 @@ def job_file(request: SignedInRequest, pk: UUID) -> StreamingHttpResponse:
         opened, give_back = open_for(job, path, request.user.pk)
     except EngineError as error:
         raise Http404 from error
+    except TooManyLongRequests as error:
+        answer = render(request, "503.html", {"detail": str(error)}, status=503)
+        answer["Retry-After"] = str(error.retry_after_s)
+        return answer
     headers = AS_IT_IS | {
         "Content-Length": str(opened.size),
         "Content-Disposition": content_disposition_header(as_attachment=True, filename=path.rpartition("/")[2]) or "",

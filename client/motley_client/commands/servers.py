@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from motley_client.client import Client
 from motley_client.commands.cluster import drain, resume
 from motley_client.completion import nodes as known_nodes
 from motley_client.configuration import ConfigurationError
+from motley_client.errors import MotleyError
 from motley_client.lookup import connect
 from motley_client.responses import Node
 from motley_client.server_setup import Found, faults_among, install, look_again, look_at, why_not_from
@@ -100,9 +102,7 @@ def add(
             raise ConfigurationError(reason)
         found = _checked(client, destinations, name, options)
         if not check:
-            tokens = {one.destination: client.add_server(one.name)["token"] for one in found}
-            _may_join(client, found, tokens, options)
-            _add(client, found, tokens, options)
+            _add(client, found, _tokens_to_join(client, found, options), options)
 
 
 def _checked(client: Client, destinations: Sequence[str], name: str, options: Sequence[str]) -> list[Found]:
@@ -128,15 +128,28 @@ def _exit_with(servers: Sequence[Found], faults: Mapping[str, Sequence[str]]) ->
         raise typer.Exit(1)
 
 
+def _tokens_to_join(client: Client, servers: Sequence[Found], options: Sequence[str]) -> dict[str, str]:
+    """Tokens by destination, with which all servers may join; where one may not, exit and make them useless."""
+    tokens: dict[str, str] = {}
+    try:
+        for one in servers:
+            tokens[one.destination] = client.add_server(one.name)["token"]
+        _may_join(client, servers, tokens, options)
+    except BaseException:  # Ctrl-C, too: a token that stays valid lets anybody who has seen it join
+        for one in servers:
+            if one.destination in tokens:
+                with suppress(MotleyError):
+                    client.revoke_server(one.name)
+        raise
+    return tokens
+
+
 def _may_join(client: Client, servers: Sequence[Found], tokens: Mapping[str, str], options: Sequence[str]) -> None:
-    """Ask the service, by each server, whether it may join; where one may not, exit and make all tokens useless."""
+    """Ask the service, by each server, whether it may join; where one may not, exit."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         look = partial(look_again, url=client.url, options=options)
         found = list(pool.map(lambda one: look(one.destination, token=tokens[one.destination]), servers))
     faults = {one.destination: again.faults for one, again in zip(servers, found, strict=True) if again.faults}
-    if faults:
-        for one in servers:
-            client.revoke_server(one.name)
     _exit_with(servers, faults)
 
 
