@@ -106,7 +106,7 @@ def _children(task: Path) -> list[str]:
 
 
 def _cpu_s(pid: int) -> float:
-    """With that of its children that have ended."""
+    """CPU seconds of the process so far, and of its children that have ended."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / TICKS
 

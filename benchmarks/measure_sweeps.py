@@ -150,7 +150,7 @@ def _visits(visitor: Client, what: str, path: str) -> list[Figure]:
 
 
 def _visit(visitor: Client, path: str) -> tuple[float, float]:
-    """Milliseconds that passed, and those of this process."""
+    """Wall time and CPU time of this process, in milliseconds."""
     began = process_time()
     return visit_ms(visitor, path), (process_time() - began) * 1000
 

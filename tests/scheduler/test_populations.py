@@ -14,9 +14,9 @@ from jobs_app.lifecycle.commands import hold_job
 from jobs_app.models import Attempt, Job, ProgressCurve, Sweep, SweepTrial
 from scheduler_app.sweeps import advance
 from scheduler_app.sweeps.admission import admitted_sweep
-from scheduler_app.sweeps.advance import advance_sweeps
-from scheduler_app.sweeps.editing import start_sweep, stop_sweep
+from scheduler_app.sweeps.editing import stop_sweep
 from scheduler_app.sweeps.weights import PATIENCE
+from tests.scheduler.sweep_turns import begun, job_of, trials, turn
 from tests.service_lab import Lab
 
 TrialState = SweepTrial.State
@@ -40,24 +40,7 @@ def cluster(lab: Lab) -> Lab:
 
 
 def started(lab: Lab, **changes: Any) -> Sweep:
-    sweep = admitted_sweep({**POPULATION, **changes}, owner=lab.user(), now=lab.now)
-    start_sweep(sweep)
-    turn(lab)
-    return sweep
-
-
-def turn(lab: Lab, times: int = 1) -> None:
-    for _ in range(times):
-        lab.ahead += timedelta(seconds=2)
-        advance_sweeps(lab.now)
-
-
-def trials() -> list[SweepTrial]:
-    return list(SweepTrial.objects.order_by("number"))
-
-
-def job_of(trial: SweepTrial) -> Job:
-    return Job.objects.get(pk=trial.job_id)
+    return begun(lab, {**POPULATION, **changes})
 
 
 def reports(lab: Lab, trial: SweepTrial, value: float | None, *, step: int) -> None:

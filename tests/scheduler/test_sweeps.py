@@ -20,6 +20,7 @@ from scheduler_app.sweeps import advance
 from scheduler_app.sweeps.admission import admitted_sweep
 from scheduler_app.sweeps.advance import advance_sweeps
 from scheduler_app.sweeps.editing import delete_sweep, start_sweep, stop_sweep
+from tests.scheduler.sweep_turns import begun, job_of, trials, turn
 from tests.service_lab import Lab
 
 TrialState = SweepTrial.State
@@ -47,25 +48,7 @@ def cluster(lab: Lab) -> Lab:
 
 
 def started(lab: Lab, **changes: Any) -> Sweep:
-    sweep = admitted_sweep({**SWEEP, **changes}, owner=lab.user(), now=lab.now)
-    start_sweep(sweep)
-    turn(lab)
-    return sweep
-
-
-def turn(lab: Lab, times: int = 1) -> None:
-    for _ in range(times):
-        lab.ahead += timedelta(seconds=2)
-        advance_sweeps(lab.now)
-
-
-def trials(*states: str) -> list[SweepTrial]:
-    found = SweepTrial.objects.order_by("number")
-    return list(found.filter(state__in=states) if states else found)
-
-
-def job_of(trial: SweepTrial) -> Job:
-    return Job.objects.get(pk=trial.job_id)
+    return begun(lab, {**SWEEP, **changes})
 
 
 def reports(lab: Lab, trial: SweepTrial, value: float | None, *, step: int) -> None:
