@@ -113,6 +113,7 @@ install_rest() { # what the tests need that `make test` leaves to `make test-all
     command -v slurmdbd >/dev/null && command -v mariadbd >/dev/null \
         || install_servers "the accounting of Slurm, for its tests" slurmdbd mariadb-server || lacking=1
     mkdir -p .cache
+    chmod 711 .cache # whatever the umask of what made it: jobs of another account run the Python in it
     install_torch || lacking=1
     [ -z "$lacking" ]
 }

@@ -43,6 +43,7 @@ def test_a_training_that_loses_a_server_ends_right_from_its_checkpoint(
     job = cluster.service.submit(command, gpu_types=["k80"], gpus=8, uneven_gang=True, env=dict(ONE_THREAD))
 
     def losses(attempt: int) -> list[tuple[int, float]]:
+        assert client.job(job)["state"] != "failed", client.explain(job)["message"]
         try:
             chunk = client.logs(job, attempt=attempt, offset=0, limit=1_000_000)
         except Exception:  # there is no such attempt yet
