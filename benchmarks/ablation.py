@@ -1,7 +1,8 @@
 """What each ingredient of the policy `motley` buys: `python -m benchmarks.ablation`; `--rows 3` the first three only.
 
-Sia's three Philly workloads, from `MOTLEY_REFERENCE` or `../shared/reference`, and as many made up like them, by Sia's
-rules on its cluster. Average JCT, and its worst-off jobs, as means over the traces.
+Sia's three Philly workloads, from `MOTLEY_REFERENCE` or `../shared/reference`, and five made up like them
+(`--only philly`: without these), by Sia's rules on its cluster, with what a service knows (`--knowledge` for another).
+Average JCT, and its worst-off jobs, as means over the traces.
 """
 
 import argparse
@@ -17,7 +18,9 @@ from statistics import mean
 from typing import Any
 
 from benchmarks.problems import reference
+from simulation.clock.service_training import SERVICE
 from simulation.scenario.scenario import Scenario
+from simulation.scenario.setting import KNOWLEDGE
 
 REFERENCE = reference() / "sia"
 CLUSTER = "aws=6x4,dgx-ext=2x8,rtx=3x8"
@@ -26,31 +29,34 @@ ROWS = {
     "`sia`, as published": ("sia:rounded=true,gap=0.0001", "own"),
     "… models shared by jobs of an application": ("sia", "shared"),
     "… and its limits and restarts known": ("sia", "informed"),
-    "**`motley`**": ("motley", "informed"),
-    "… growing at most twofold at once": ("motley:scale_up=2", "informed"),
+    "… and what a service knows": ("sia", None),
+    "**`motley`**": ("motley", None),
+    "… growing at most twofold at once": ("motley:scale_up=2", None),
     "… each job's own models only": ("motley:scale_up=2", "own"),
-    "… all jobs count alike": ("motley:short_first=0", "informed"),
-    "… a first run counts as any": ("motley:first_run=0", "informed"),
-    "… a change gains one restart": ("motley:repaid=1", "informed"),
-    "… to begin is worth nothing in itself": ("motley:begin=0", "informed"),
+    "… all jobs count alike": ("motley:short_first=0", None),
+    "… a first run counts as any": ("motley:first_run=0", None),
+    "… a change gains one restart": ("motley:repaid=1", None),
+    "… to begin is worth nothing in itself": ("motley:begin=0", None),
 }
-"""Policy, and what it knows."""
+"""Policy, and what it knows; None: the knowledge that was asked for."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=len(ROWS))
     parser.add_argument("--processes", type=int, default=os.cpu_count())
+    parser.add_argument("--knowledge", choices=KNOWLEDGE, default=SERVICE)
+    parser.add_argument("--only", choices=["philly"])
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(asked.processes) as pool:
-        for name, traces in (
-            ("Philly's three workloads", philly()),
-            (f"made up, seeds {SEEDS}", made_up(Path(folder))),
-        ):
+        kinds = {"Philly's three workloads": philly()}
+        if asked.only is None:
+            kinds[f"made up, seeds {SEEDS}"] = made_up(Path(folder))
+        for name, traces in kinds.items():
             sys.stdout.write(f"\n{name}\n\n| | average JCT, h | each | p99 | makespan | worst rho | restarts |\n")
             sys.stdout.write("| --- | ---: | --- | ---: | ---: | ---: | ---: |\n")
             for label, (policy, knowledge) in list(ROWS.items())[: asked.rows]:
-                runs = list(pool.map(run, traces, repeat(policy), repeat(knowledge)))
+                runs = list(pool.map(run, traces, repeat(policy), repeat(knowledge or asked.knowledge)))
                 sys.stdout.write(line(label, runs))
                 sys.stdout.flush()
 

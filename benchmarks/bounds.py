@@ -1,7 +1,7 @@
 """Policies beside the bound that no schedule can beat, on every recorded workload: `python -m benchmarks.bounds`.
 
 `--only philly,generated --policies "sia;motley"` for some. Recorded workloads are in `MOTLEY_REFERENCE` or
-`../shared/reference`, and left out where they are not; Sia's run by its rules and `--knowledge informed`, others by the
+`../shared/reference`, and left out where they are not; Sia's run by its rules and `--knowledge service`, others by the
 service's. Times in hours; the bound of each trace is `simulation.results.bound`, and *above* how far a figure is from
 it. Where a scenario has several traces, the last rows are their means, with the 95 % interval of the difference to the
 first policy by paired bootstrap.
@@ -20,6 +20,7 @@ from typing import Any
 from benchmarks.contention import Run, difference, performed
 from benchmarks.contention_scenarios import philly_jobs, philly_options, written
 from benchmarks.problems import reference
+from simulation.clock.service_training import SERVICE
 from simulation.results.bound import TraceBound, certified_bound
 from simulation.scenario.generator import generate
 from simulation.scenario.generator_options import GeneratorOptions
@@ -59,7 +60,7 @@ def workloads(seeds: Sequence[int]) -> dict[str, Workload]:
 
 def _sia() -> Scenario:
     profiles = reference() / "sia" / "apps"
-    return Scenario(format_name="sia", cluster=SIA_CLUSTER, profiles=profiles, knowledge="informed", round_s=60)
+    return Scenario(format_name="sia", cluster=SIA_CLUSTER, profiles=profiles, knowledge=SERVICE, round_s=60)
 
 
 def _gavel() -> Scenario:

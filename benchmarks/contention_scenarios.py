@@ -11,6 +11,7 @@ import numpy as np
 
 from benchmarks.problems import reference
 from operations.sample_jobs import sample_job, sample_jobs
+from simulation.clock.service_training import SERVICE
 from simulation.scenario.generator import generate
 from simulation.scenario.generator_options import GeneratorOptions
 from simulation.scenario.scenario import Scenario
@@ -58,8 +59,8 @@ def scenarios(seeds: Sequence[int]) -> dict[str, Contention]:
     for load in (0.7, 1.0, 1.3):
         jobs = philly_jobs(load)
         found[f"d{load}"] = Contention(f"five teams, load {load}", philly_options, written(f"d{load}", jobs, seeds))
-    found["e"] = Contention("Philly 1 to 3 of Sia", _sia_options("informed"), lambda _: _recorded())
-    found["e-generated"] = Contention("generated like them", _sia_options("informed"), _generated)
+    found["e"] = Contention("Philly 1 to 3 of Sia", _sia_options(SERVICE), lambda _: _recorded())
+    found["e-generated"] = Contention("generated like them", _sia_options(SERVICE), _generated)
     found["e-own"] = Contention("generated, each job's own models only", _sia_options("own"), _generated)
     found["f"] = Contention(
         "five teams, load 1.0, a third declares no length", philly_options, written("f", undeclared, seeds)

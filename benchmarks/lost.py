@@ -19,6 +19,7 @@ import numpy as np
 
 from allocation.types import Floats, Ints
 from benchmarks.ablation import CLUSTER, REFERENCE, philly
+from simulation.clock.service_training import SERVICE
 from simulation.clock.training import Training
 from simulation.results.bound import certified_bound
 from simulation.scenario.scenario import Scenario, TraceRun
@@ -29,7 +30,7 @@ FIGURES = ("avg_jct_h", "median_jct_h", "p99_jct_h", "makespan_h", "restarts_per
 
 def scenario(cluster: str = CLUSTER) -> Scenario:
     profiles = REFERENCE / "apps"
-    return Scenario(format_name="sia", cluster=cluster, profiles=profiles, knowledge="informed", round_s=60)
+    return Scenario(format_name="sia", cluster=cluster, profiles=profiles, knowledge=SERVICE, round_s=60)
 
 
 def as_it_is(_: TraceRun) -> None:

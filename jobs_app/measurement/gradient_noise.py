@@ -9,18 +9,19 @@ from jobs_app.models import GradientNoise
 
 
 class Gradients(NamedTuple):
-    """One report: squared norm of the gradient, and variance of the gradient of one sample."""
+    """One report: squared norm of the gradient, variance of the gradient of one sample, and samples of a step."""
 
     team: int
     workload: str
     sqr: float
     sample_var: float
+    batch: int
 
     @classmethod
     def of_batch(cls, team: int, workload: str, batch: int, sqr: float | None, var: float | None) -> Self | None:
         """Scale the variance of a batch to that of one sample, which is larger by the batch size; None if invalid."""
         if batch and sqr is not None and var is not None and min(sqr, var) >= 0 < max(sqr, var):
-            return cls(team, workload, sqr, var * batch)
+            return cls(team, workload, sqr, var * batch, batch)
         return None
 
     @property

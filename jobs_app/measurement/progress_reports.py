@@ -55,7 +55,8 @@ def note_progress(advances: Iterable[ProgressDelta]) -> None:
     gradients = list(_gradients(fresh))
     learn_noise(one for _, one in gradients)
     _write_jobs((attempt, advance) for attempt, advance in fresh if attempt.state != Attempt.State.ENDED)
-    rewrite(Job, ("noise_scale",), {job: (scale,) for job, one in gradients if (scale := one.noise_scale) is not None})
+    noises = {job: (scale, one.batch) for job, one in gradients if (scale := one.noise_scale) is not None}
+    rewrite(Job, ("noise_scale", "noise_batch"), noises)
     note_points(
         {before.job: CurvePoint(advance.at, advance.step, advance.loss, advance.metrics) for before, advance in fresh}
     )

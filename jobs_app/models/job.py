@@ -117,6 +117,11 @@ def arrival_of(created_at: datetime, begin_time: datetime | None) -> datetime:
     return max(created_at, begin_time) if begin_time else created_at
 
 
+def steps_in_all(declared: int | None, reported: int | None, *, tuned: bool) -> int | None:
+    """Steps of a job as declared, else as reported; reported first where its batch, and so its steps, may change."""
+    return (reported or declared) if tuned else (declared or reported)
+
+
 class JobQuerySet(models.QuerySet["Job"]):
     def update(self, **columns: Any) -> int:
         """Also set `updated_at`, which `auto_now` does only in `save()`: clients poll for changed jobs.
@@ -260,6 +265,9 @@ class Job(models.Model):
         null=True,
         blank=True,
         help_text="Of its gradient, as last reported: a sample's variance over the squared norm; empty: not reported.",
+    )
+    noise_batch = models.PositiveIntegerField(
+        null=True, blank=True, editable=False, help_text="Samples of a step when it reported its noise last."
     )
     total_steps = models.PositiveBigIntegerField(null=True, blank=True)
     reported_total_steps = models.PositiveBigIntegerField(
@@ -415,8 +423,8 @@ class Job(models.Model):
 
     @property
     def steps_in_all(self) -> int | None:
-        """Declared, else as it reports them; None: not known."""
-        return self.total_steps or self.reported_total_steps
+        """Declared, else as it reports them, or the other way round where its batch is tuned; None: not known."""
+        return steps_in_all(self.total_steps, self.reported_total_steps, tuned=bool(self.batch_size))
 
     @property
     def replica(self) -> GpusPerReplica:

@@ -18,6 +18,8 @@ from scheduler_app.round.inputs import JobRow
 class Lengths(NamedTuple):
     """Steps (m,) in all and left, inf where nothing is known, and done; the durations in seconds that they stand for.
 
+    Steps are those in which rates count: of the initial batch, where the batch is tuned.
+
     A duration is that of the job's smallest gang on average GPUs.
     """
 
@@ -44,13 +46,13 @@ def lengths_of(
     worked_s (m,): how long such a gang would have taken for what each job has done so far.
     """
     durations = _durations(jobs, ended, base_gpus, base_rate)
-    total = np.array([job.steps_in_all or np.inf for job in jobs], dtype=float)
-    step = np.array([job.step for job in jobs], dtype=float)
+    step = np.array([job.step * job.step_worth for job in jobs], dtype=float)
+    left = np.array([np.inf if job.left_steps is None else job.left_steps for job in jobs], dtype=float)
     left_s = [_left_s(duration, after) for duration, after in zip(durations, worked_s.tolist(), strict=True)]
-    told = np.isfinite(total)
-    remaining = np.where(told, np.maximum(total - step, 0), np.array(left_s, dtype=float) * base_rate)
+    told = np.isfinite(left)
+    remaining = np.where(told, left, np.array(left_s, dtype=float) * base_rate)
     done = np.where((step > 0) | told | np.isinf(remaining), step, worked_s * base_rate)
-    return Lengths(np.where(told, total, done + remaining), remaining, done, durations)
+    return Lengths(done + remaining, remaining, done, durations)
 
 
 def _durations(
@@ -70,7 +72,7 @@ def _told(job: JobRow, ended: EndedDurations, rate: float) -> DurationEstimate |
     if job.total_steps:
         return DurationEstimate.declared(job.total_steps / rate)
     if job.reported_total_steps:
-        return DurationEstimate.reported(job.reported_total_steps / rate)
+        return DurationEstimate.reported(job.reported_total_steps * job.step_worth / rate)
     return ended.of_arrays.get(job.array_id) if job.array_id else None
 
 

@@ -7,6 +7,7 @@ of the data sheets. When a job is launched it is told its batch, and the batches
 noise that it measures itself, as `motley_client.gradient_noise.TunedTraining` does.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -85,6 +86,8 @@ class ServiceTraining(Training):
     """By job, as it was told them at its launch."""
     _begun: set[int] = field(init=False, default_factory=set)
     _restarting: set[int] = field(init=False, default_factory=set)
+    _unreported_s: dict[int, float] = field(init=False, default_factory=lambda: defaultdict(float))
+    """By job, since its last report."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -140,6 +143,7 @@ class ServiceTraining(Training):
         super().start(rows, configurations)
         for i, k in zip(rows.tolist(), configurations.tolist(), strict=True):
             self._choices[i] = self._told_choices(i, k)
+            self._unreported_s[i] = 0.0
         self._restarting.update(self._begun.intersection(rows.tolist()))
 
     def _told_choices(self, i: int, k: int) -> list[BatchChoice]:
@@ -186,16 +190,16 @@ class ServiceTraining(Training):
         """Merge the reports of so many seconds into what is known of the workload."""
         application, reports = self._jobs[i].application, self._reports[self._workload[i]]
         iteration_s = step.iteration_s * application.course.slowdown
-        heard = int(seconds / max(iteration_s, REPORT_S))
+        heard, self._unreported_s[i] = divmod(self._unreported_s[i] + seconds, max(iteration_s, REPORT_S))
         self._note_start(i, k, reports)
         self._jobs[i].own_noise = step.noise
         if not heard:
             return
         where = int(self.jobs.configurations.gpu_type[k]), sum(self.jobs.placements[k]), len(self.jobs.placements[k])
         seen = reports.rates.get((*where, step.batch), FadingRate())
-        reports.rates[*where, step.batch] = seen.with_reports(1 / iteration_s, heard)
+        reports.rates[*where, step.batch] = seen.with_reports(1 / iteration_s, int(heard))
         sample_var = step.noise.var * application.epochs.batches[0]
-        reports.noise = reports.noise.with_reports(step.noise.sqr, float(sample_var), heard)
+        reports.noise = reports.noise.with_reports(step.noise.sqr, float(sample_var), int(heard))
         reports.estimates.clear()
 
     def _note_start(self, i: int, k: int, reports: _Reports) -> None:

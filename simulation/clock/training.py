@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import isfinite
+from math import inf, isfinite
 from typing import NamedTuple
 
 import numpy as np
@@ -204,8 +204,16 @@ class Training:
             return np.asarray(work.sum() / (work[:, None] / rates[epoch:]).sum(axis=0) * total / whole)
 
     def seconds_left(self, rows: Ints, configurations: Ints, left: Floats, mates: Ints) -> Floats:
-        """Unknown: the rate changes from epoch to epoch."""
-        return np.full(len(rows), np.inf)
+        """As the jobs would run on, by what is known of them now."""
+        columns = zip(rows.tolist(), configurations.tolist(), left.tolist(), strict=True)
+        return np.array([self._seconds_left(*column) for column in columns], dtype=float)
+
+    def _seconds_left(self, i: int, k: int, left: float) -> float:
+        job = self._jobs[i]
+        now = job.local, job.passes, job.own_noise
+        _, seconds = self._run(i, k, left, inf, learns=False)
+        job.local, job.passes, job.own_noise = now
+        return seconds
 
     def run(
         self, rows: Ints, configurations: Ints, left: Floats, seconds: Floats, mates: Ints
@@ -215,7 +223,7 @@ class Training:
         steps, busy_s = np.array(ran, dtype=float).reshape(-1, 2).T
         return steps, busy_s
 
-    def _run(self, i: int, k: int, left: float, seconds: float) -> tuple[float, float]:
+    def _run(self, i: int, k: int, left: float, seconds: float, *, learns: bool = True) -> tuple[float, float]:
         """Run from epoch to epoch until the job is done or the time is up."""
         job, gpu_type, placement = self._jobs[i], self._types[k], self.jobs.placements[k]
         ends, total = job.application.ends, float(self.jobs.steps[i])
@@ -230,7 +238,10 @@ class Training:
             else:
                 spent_s += round((end - progress) / rate)
                 progress, epoch = end, epoch + 1
-            self._note(i, k, step, spent_s - begun_s)
+            if learns:
+                self._note(i, k, step, spent_s - begun_s)
+            else:
+                job.own_noise = step.noise
             self._next_batch(i, k)
         if epoch == len(ends):
             return left, spent_s

@@ -12,6 +12,7 @@ from estimation.durations import DurationHistory
 from simulation.clock.metrics import figures_of
 from simulation.clock.run import SimulatedRound, Simulation
 from simulation.clock.sampled_arrays import SampledArrays
+from simulation.clock.service_training import SERVICE
 from simulation.clock.state import State
 from simulation.clock.training import OWN
 from simulation.cluster import Cluster
@@ -339,8 +340,8 @@ class Scenario:
 
     def setting(self, policy: str, seed: int) -> Setting:
         """Parse the options about the policy and the rounds; raises InvalidSetting."""
-        if self.event_delay_s is not None and self.profiles is not None:
-            raise InvalidSetting("--event-delay needs constant rates: with --profiles the ends of jobs are not known")
+        if self.event_delay_s is not None and self.profiles is not None and self.knowledge != SERVICE:
+            raise InvalidSetting("--event-delay with --profiles needs --knowledge service")
         if (self.team_gpus or self.quotas or self.budgets) and self._rules != "service":
             raise InvalidSetting("--team-gpus, --quota and --budget are limits of teams by the service's rules")
         if self.begin is not None and not self.budgets:

@@ -1,5 +1,10 @@
-"""Recorded applications, one folder each: length of training, batch limits, mean rates."""
+"""Recorded applications, one folder each: length of training, batch limits, mean rates.
 
+What their tables lack stands in `course.json`: epochs, restart_s, and optionally told_restart_s, slowdown and pipeline
+with stages (GPUs of a replica by type) and micro_batches. Sia's applications, which have no such file, are known.
+"""
+
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -42,6 +47,7 @@ COURSES = {
     "yolov3": TrainingCourse(50, 80, 45, 1.2),
 }
 """The values of Sia's simulator."""
+COURSE_FILE = "course.json"
 
 RECORDED_ON = {"aws": "t4", "dgx-ext": "a100", "rtx": "rtx2080ti"}
 """GPUs of the machines on which the applications were recorded."""
@@ -102,10 +108,11 @@ class ApplicationProfiles:
     def application(self, name: str) -> Application:
         """The application; UnknownWorkload if it was not recorded, InvalidTable if its files are invalid."""
         folder = self.folder / name
-        if name not in COURSES or not folder.is_dir():
-            raise UnknownWorkload(name)
         with _faults(folder):
-            return Application(name, COURSES[name], folder, Epochs.read(folder))
+            course = _read_course(folder / COURSE_FILE) or COURSES.get(name)
+            if course is None or not folder.is_dir():
+                raise UnknownWorkload(name)
+            return Application(name, course, folder, Epochs.read(folder))
 
     def completed(self, trace: Trace, *, restarts_known: bool = False) -> Trace:
         """Complete the jobs with the steps and the restart costs of their applications."""
@@ -173,6 +180,22 @@ def _over_the_course(application: Application, batch: Ints, iteration_s: Floats)
             return 0.0
         seconds, before = seconds + (end - before) / best, end
     return before / seconds
+
+
+def _read_course(file: Path) -> TrainingCourse | None:
+    """The course of an application of one's own; None: there is no such file."""
+    if not file.is_file():
+        return None
+    told = json.loads(file.read_text())
+    restart_s, cut = float(told["restart_s"]), told.get("pipeline")
+    stages = {name: int(gpus) for name, gpus in cut["stages"].items()} if cut else {}
+    return TrainingCourse(
+        epochs=int(told["epochs"]),
+        restart_s=restart_s,
+        told_restart_s=float(told.get("told_restart_s", restart_s)),
+        slowdown=float(told.get("slowdown", 1.0)),
+        pipeline=Pipeline(stages, int(cut["micro_batches"])) if cut else None,
+    )
 
 
 @contextmanager

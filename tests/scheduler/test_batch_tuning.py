@@ -14,6 +14,7 @@ from insight_app.explain.dry_run import dry_run
 from jobs_app.measurement.fading_means import MOST_ROWS
 from jobs_app.measurement.progress_reports import ProgressDelta, note_progress
 from jobs_app.models import Attempt, GradientNoise, Job, Throughput
+from tests.scheduler.decided_round import Decided
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 BATCH = {"initial": 128, "max": 2048, "max_per_gpu": 256}
@@ -132,6 +133,16 @@ def test_a_jobs_own_noise_counts_before_that_of_its_workload(lab: Lab, first: Jo
     lab.let_go(first)
     lab.running(waiting)
     assert lab.attempts(waiting)[-1].batch_size == 128
+
+
+def test_what_is_left_of_a_job_counts_in_steps_of_the_initial_batch_as_its_rates_do(lab: Lab, first: Job) -> None:
+    """A step of 512 samples is worth (50 + 1) / (50 / 4 + 1) of 128; the job expects to be done at step 1,010."""
+    Job.objects.filter(pk=first.pk).update(total_steps=1_000_000)
+    of_noise = {"batch_size": 512, "grad_sqr": 1.0, "grad_var": 50.0 / 4}
+    report(lab.attempts(first)[0], reports=10, total_steps=1010, **of_noise)
+    problem = Decided.now(lab, "test", number=10_000).snapshot.problem
+    assert problem.remaining_steps[0] == pytest.approx(1000 * 51 / 13.5)
+    assert problem.total_steps[0] == pytest.approx(1010 * 51 / 13.5)
 
 
 # -- what is learnt ----------------------------------------------------------------------------------------------

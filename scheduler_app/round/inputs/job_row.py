@@ -6,10 +6,13 @@ from itertools import chain
 from typing import Any, NamedTuple, Self
 from uuid import UUID
 
+import numpy as np
+
 from allocation.cpu_memory.sensitivity import DataSet
 from cluster_app.replica_size import GpusPerReplica
 from cluster_app.storage import needs_of
-from jobs_app.models.job import arrival_of
+from estimation.goodput import GradientNoise, gain
+from jobs_app.models.job import arrival_of, steps_in_all
 
 DeclaredFor = tuple[tuple[str, ...], ...]
 """GPU types with declared rates, each followed by its GPU counts; thousands of jobs share one such tuple."""
@@ -73,6 +76,8 @@ class JobRow(NamedTuple):
     batch_size: dict[str, int]
     noise_scale: float | None
     """Of its gradient, in samples, as it reported it last; None: it has not."""
+    noise_batch: int | None
+    """Samples of a step at that time."""
     total_steps: int | None
     reported_total_steps: int | None
     step: int
@@ -98,8 +103,25 @@ class JobRow(NamedTuple):
 
     @property
     def steps_in_all(self) -> int | None:
-        """Declared, else as it reports them; None: not known."""
-        return self.total_steps or self.reported_total_steps
+        """As of the job."""
+        return steps_in_all(self.total_steps, self.reported_total_steps, tuned=bool(self.batch_size))
+
+    @property
+    def step_worth(self) -> float:
+        """Steps in which rates count that a step of it is worth: of the initial batch, where its batch is tuned."""
+        if not self.batch_size or self.noise_scale is None or not self.noise_batch:
+            return 1.0
+        initial = self.batch_size["initial"]
+        return float(gain(GradientNoise(1.0, self.noise_scale / initial), np.array(self.noise_batch / initial)))
+
+    @property
+    def left_steps(self) -> float | None:
+        """Steps in which rates count until its end; None: not known."""
+        if (total := self.steps_in_all) is None:
+            return None
+        declared = self.batch_size and not self.reported_total_steps
+        done = self.step * self.step_worth if declared else self.step
+        return max(total - done, 0) * (1.0 if declared else self.step_worth)
 
     @property
     def needs(self) -> tuple[str, ...]:
