@@ -25,7 +25,7 @@ FLOOR := 94
 export PATH := $(CURDIR)/.venv/bin:$(PATH):/usr/sbin:/sbin
 unexport PYTHONDONTWRITEBYTECODE  # or every process of every test compiles Django and SciPy for itself
 
-.PHONY: run test test-all test-deep test-fast test-loaded test-slurm test-postgresql chaos test-torch check format bench bench-service schema sbom screenshots
+.PHONY: run test test-all test-deep test-fast test-loaded test-slurm test-postgresql chaos test-torch check format bench reproduction bench-service schema sbom screenshots
 
 run:  ## the service with jobs already flowing (SQLite, no broker); MOTLEY_PORT and DEMO=0 are heeded, SLURM=1 is a private Slurm
 	@./bootstrap.sh run
@@ -109,6 +109,10 @@ bench:  ## every policy on up to 100,000 jobs beside its plain formula, a round 
 	$(PYTHON) -m benchmarks.packed
 	$(PYTHON) -m benchmarks.round
 	$(PYTHON) -m benchmarks.traces
+
+reproduction:  ## the tables of docs/reproduction.md anew, in hours, into .cache/reproduction; ARGS="--only bounds", or --list
+	@./bootstrap.sh test
+	$(PYTHON) -m benchmarks.reproduction $(ARGS)
 
 bench-service:  ## the service under load on PostgreSQL: rounds, submissions, pages, lists; ARGS as --only rounds
 	@./bootstrap.sh test
