@@ -48,7 +48,7 @@ def decide_turn(
         _cancel_open(turn, now)
     else:
         if rule:
-            _apply(decide(_standings(sweep, trials), rule, sweep.run_cap), turn, now)
+            _apply(decide(_standings(sweep, trials), rule, sweep.run_cap), turn, jobs, now)
         if sweep.population:
             advance_population(turn, jobs)
         turn.suggested = _suggestions(sweep, trials)
@@ -144,8 +144,11 @@ def _standing(sweep: Sweep, trial: SweepTrial) -> Standing:
     return Standing(trial.number, tuple(scores), trial.target, not trial.is_open)
 
 
-def _apply(decision: Decision, turn: Turn, now: datetime) -> None:
-    """Promoted trials go on or are released, others at their rung are held, and those without a chance cancelled."""
+def _apply(decision: Decision, turn: Turn, jobs: Mapping[UUID, JobNow], now: datetime) -> None:
+    """Promoted trials go on or are released, others at their rung are held, and those without a chance cancelled.
+
+    A running trial whose job is held is held by somebody else, who releases it.
+    """
     promoted, stopped = set(decision.promoted), set(decision.stopped)
     for trial in turn.open_trials:
         if trial.number in promoted:
@@ -155,8 +158,13 @@ def _apply(decision: Decision, turn: Turn, now: datetime) -> None:
         elif trial.number in stopped:
             turn.cancel.append(trial)
             end_trial(trial, TrialState.STOPPED_EARLY, _of_stop(turn, trial), now)
-        elif trial.state == TrialState.RUNNING and _standing(turn.sweep, trial).is_waiting and not _at_top(turn, trial):
+        elif _is_to_rest(turn, trial, jobs.get(trial.job_id)):
             rest(turn, trial, _of_stop(turn, trial))
+
+
+def _is_to_rest(turn: Turn, trial: SweepTrial, job: JobNow | None) -> bool:
+    waits = trial.state == TrialState.RUNNING and _standing(turn.sweep, trial).is_waiting and not _at_top(turn, trial)
+    return waits and not (job and (job.held or job.hold_next))
 
 
 def _of_stop(turn: Turn, trial: SweepTrial) -> str:

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from accounting_app.models import DailyUsage
 from cluster_app.models import GpuType
 from jobs_app.errors import InvalidSpec
-from jobs_app.lifecycle.commands import cancel_job, release_job
+from jobs_app.lifecycle.commands import cancel_job, hold_job, release_job
 from jobs_app.models import Attempt, Budget, Job, ProgressCurve, Reason, Sweep, SweepTrial, Team, TeamQuota
 from jobs_app.submission.submit import spec_of_clone, submit_job
 from scheduler_app.sweeps import advance
@@ -225,6 +225,17 @@ def test_a_trial_that_somebody_releases_goes_on(cluster: Lab) -> None:
     turn(cluster, 2)
     assert (trials()[0].state, trials()[0].target) == (TrialState.RUNNING, 1)
     assert not job_of(trials()[0]).held
+
+
+def test_a_trial_that_its_owner_holds_at_a_rung_stays_held_when_it_is_promoted(cluster: Lab) -> None:
+    started(cluster, early_terminate=ASHA)
+    held, *others = trials()
+    hold_job(job_of(held), actor=cluster.user())
+    for trial, value in zip((held, *others[:2]), (0.2, 0.3, 0.4), strict=True):
+        reports(cluster, trial, value, step=10)
+        turn(cluster)
+    promoted = trials()[0]
+    assert (promoted.state, promoted.target, job_of(promoted).held) == (TrialState.RUNNING, 1, True)
 
 
 @pytest.mark.thorough
