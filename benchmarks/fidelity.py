@@ -23,6 +23,7 @@ from benchmarks.live_service import UNFINISHED, live_service
 from motley_client import Client
 from simulation.clock.service_training import SERVICE
 from simulation.scenario.scenario import Scenario
+from simulation.scenario.setting import read_seeds
 from simulation.traces.trace import TraceJob
 
 POLICIES = ("motley", "max_min_fairness")
@@ -76,13 +77,22 @@ POLL_S = 2.0
 def main() -> None:
     asked = _arguments()
     kind = TRAINING if asked.training else CONSTANT
-    jobs = kind.jobs(asked.jobs, asked.within, asked.seed)
+    runs = [(seed, kind.jobs(asked.jobs, asked.within, seed)) for seed in asked.seeds]
     for policy in asked.policies:
-        record = recorded(policy, kind, jobs, asked.record)
-        live = live_figures(record)
-        simulated = {words: mean_figures(policy, kind, jobs, delays) for words, delays in SIMULATED.items()}
-        sys.stdout.writelines(line + "\n" for line in (*table(policy, live, simulated), *breakdown(record)))
+        records = [recorded(policy, kind, jobs, asked.record, seed) for seed, jobs in runs]
+        live = mean_of([live_figures(record) for record in records])
+        simulated = {
+            words: mean_of([mean_figures(policy, kind, jobs, delays) for _, jobs in runs])
+            for words, delays in SIMULATED.items()
+        }
+        lines = [*table(policy, live, simulated), *(line for record in records for line in breakdown(record))]
+        sys.stdout.writelines(line + "\n" for line in lines)
         sys.stdout.flush()
+
+
+def mean_of(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The means of their figures."""
+    return {name: float(np.mean([run[name] for run in runs])) for name in runs[0]}
 
 
 def _arguments() -> argparse.Namespace:
@@ -90,7 +100,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--policies", type=lambda text: text.split(","), default=list(POLICIES))
     parser.add_argument("--jobs", type=int, default=60)
     parser.add_argument("--within", type=float, default=180, help="seconds in which all jobs arrive")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seeds", type=read_seeds, default=[0], help="of the jobs; figures are means: 0-2")
     parser.add_argument("--training", action="store_true", help="elastic, tuned and hybrid-parallel jobs")
     parser.add_argument("--record", type=Path, help="folder of what REST told; a policy found there is not run again")
     return parser.parse_args()
@@ -99,9 +109,9 @@ def _arguments() -> argparse.Namespace:
 # -- the service ------------------------------------------------------------------------------------------------
 
 
-def recorded(policy: str, kind: Kind, jobs: Sequence[TraceJob], folder: Path | None) -> Record:
+def recorded(policy: str, kind: Kind, jobs: Sequence[TraceJob], folder: Path | None, seed: int) -> Record:
     """What the service did with the jobs, from the folder or of a new run."""
-    path = folder / f"{policy}.json" if folder else None
+    path = folder / f"{policy}-{seed}.json" if folder else None
     if path and path.exists():
         found: Record = json.loads(path.read_text())
         return found
