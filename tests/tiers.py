@@ -218,7 +218,7 @@ ONCE = {
         "test_cpus_are_doubled_from_job_to_job_for_as_long_as_that_gains_enough",
         "test_memory_is_given_to_a_job_that_waits_for_storage",
         "test_rest_shows_the_share_of_each_attempt_and_why",
-        "test_the_limits_of_a_running_job_are_lowered",
+        "test_the_limits_of_a_running_job_are_lowered_and_raised_again_without_a_restart",
     ),
     "scheduler/test_elastic.py": ("test_it_goes_from_one_gpu_to_four_and_back_and_does_every_step_once",),
     "scheduler/test_node_sleep.py": (
