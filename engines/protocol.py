@@ -239,6 +239,8 @@ class AttemptReport:
     progress: Progress | None = None
     invalid_lines: int = 0
     """Lines of the progress file so far that are not valid reports."""
+    peak_memory_mib: int = 0
+    """Most memory that it has held so far on one of its nodes, without caches of files; 0: not known."""
     message: str = ""
     reason: SiteReason | None = None
     """What the site does with it, or why the site ended it."""

@@ -258,6 +258,7 @@ def _report(attempt: int, folder: AttemptFolder) -> AttemptReport:
         ran_s=_ran_s(started),
         progress=progress,
         invalid_lines=invalid_lines,
+        peak_memory_mib=folder.most_memory_mib(),
     )
     return report if supervised else _lost(report, folder, started)
 
@@ -291,6 +292,7 @@ def _ended(attempt: int, folder: AttemptFolder, ended: ExitFile) -> AttemptRepor
         ran_s=ended.get("ran_s"),
         progress=progress,
         invalid_lines=invalid_lines,
+        peak_memory_mib=folder.most_memory_mib(),
         message=ended["message"],
         reason=_reason_of(ended),
         missing_storage=ended.get("missing_storage", {}),

@@ -35,6 +35,11 @@ class Migration(migrations.Migration):
             name='told_memory_per_gpu_mib',
             field=models.PositiveIntegerField(default=0, help_text='What it was launched with; 0: as the job asked.'),
         ),
+        migrations.AddField(
+            model_name='attempt',
+            name='peak_memory_mib',
+            field=models.PositiveIntegerField(default=0, help_text='Most memory that it held on one of its nodes, without file caches; 0: not measured.'),
+        ),
         migrations.AlterField(
             model_name='attempt',
             name='cpu_memory',

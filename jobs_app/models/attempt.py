@@ -121,6 +121,9 @@ class Attempt(models.Model):
     told_cpus_per_gpu = models.PositiveIntegerField(
         default=0, help_text="What it was launched with; 0: as the job asked."
     )
+    peak_memory_mib = models.PositiveIntegerField(
+        default=0, help_text="Most memory that it held on one of its nodes, without file caches; 0: not measured."
+    )
     told_memory_per_gpu_mib = models.PositiveIntegerField(
         default=0, help_text="What it was launched with; 0: as the job asked."
     )

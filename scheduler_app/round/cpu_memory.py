@@ -39,6 +39,8 @@ DEMANDS = 10_000
 FORGOTTEN_AFTER = timedelta(days=30)
 """A rate to which no report came for so long counts no more: the program may have changed, or the trial gone badly."""
 How = Attempt.CpuMemory
+HEADROOM = 1.1
+"""Of the memory that a job was measured to hold: it is sampled."""
 LEAST = np.array([1.0, 0.0])
 """CPUs and GiB per GPU that are given at least: attempts have whole CPUs, and 0 is no choice."""
 
@@ -170,6 +172,15 @@ class Occupant:
         return cpus, memory_mib / MIB_PER_GIB
 
     @property
+    def held(self) -> Floats:
+        """CPUs, which are not held, and GiB (2,) per GPU that an attempt was measured to hold, file caches left out."""
+        attempt = self.attempt
+        if attempt is None or not attempt.peak_memory_mib:
+            return np.zeros(2)
+        gpus = max(attempt.gpu_count // len(attempt.nodes), 1)
+        return np.array([0.0, HEADROOM * attempt.peak_memory_mib / gpus / MIB_PER_GIB])
+
+    @property
     def wish(self) -> Floats:
         """CPUs and GiB (2,) per GPU with which it was launched, and which it may have again; 0: as it asked."""
         attempt = self.attempt
@@ -239,11 +250,18 @@ def _shares(jobs: Sequence[Occupant], rows: InputRows, nodes: Sequence[int]) -> 
     """Synergy-TUNE on these nodes."""
     gpus, capacity, node_gpus = _placed(jobs, nodes), _capacity(rows)[nodes], _gpus_of_nodes(rows)[nodes]
     fixed = np.array([one.fixed for one in jobs])
-    floor = np.maximum(floors(gpus, fixed, capacity, node_gpus), np.where(fixed > 0, 0, LEAST))
+    floor = np.maximum(_floors(jobs, gpus, fixed, capacity, node_gpus), np.where(fixed > 0, 0, LEAST))
     most = largest_amounts(gpus, capacity)
     demand = np.array([_demand(one, rows, *bounds) for one, *bounds in zip(jobs, floor, most, strict=True)])
     least = np.where(_runs(jobs)[:, None], np.minimum(floor, demand), floor)
     return tune(gpus, least, demand, np.maximum(capacity, gpus.T @ least), _order(jobs, gpus, demand))
+
+
+def _floors(jobs: Sequence[Occupant], gpus: Ints, fixed: Floats, capacity: Floats, node_gpus: Ints) -> Floats:
+    """Floors (m, 2); attempts keep of their share what they were measured to hold, and the others share the rest."""
+    held = np.ceil(np.array([np.minimum(one.held, one.shared) for one in jobs]) * UNITS) / UNITS
+    kept = np.where(held > floors(gpus, fixed, capacity, node_gpus), held, 0)
+    return floors(gpus, np.maximum(fixed, kept), capacity, node_gpus)
 
 
 def _occupants(

@@ -1,5 +1,6 @@
 """CPUs and memory by what they gain: chosen by the round, told to the job, and shown."""
 
+import re
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -79,6 +80,28 @@ def test_a_job_is_lowered_for_one_that_starts_later_and_is_not_restarted(tuned: 
     assert share_of(tuned, second) == (3, 0, How.PROPORTIONAL)
     assert share_of(tuned, first) == (3, 0, How.REVERTED)
     assert len(tuned.attempts(first)) == 1
+
+
+def test_memory_that_a_job_was_measured_to_hold_is_left_to_it_and_the_others_share_the_rest(tuned: Lab) -> None:
+    """A limit below it would bring the job to a standstill: the kernel finds no cache there to take back."""
+    Node.objects.update(storage_mib_s=100, memory_mib=160 * 1024)
+    reading = {"sensitivity": {"cpu_curve": {3: 1.0}, **READING}}
+    (first,) = placed(tuned, reading)
+    has = share_of(tuned, first)[1]
+    assert has > 140 * 1024
+    Attempt.objects.update(peak_memory_mib=80 * 1024)
+    (second,) = placed(tuned, reading)
+    assert share_of(tuned, first) == (3, 88 * 1024, How.REVERTED)
+    assert share_of(tuned, second)[1] == (160 - 88) * 1024 // 3
+
+
+def test_a_job_that_was_measured_to_hold_little_gives_back_all_above_its_share(tuned: Lab) -> None:
+    Node.objects.update(storage_mib_s=100, memory_mib=160 * 1024)
+    reading = {"sensitivity": {"cpu_curve": {3: 1.0}, **READING}}
+    (first,) = placed(tuned, reading)
+    Attempt.objects.update(peak_memory_mib=1024)
+    placed(tuned, reading)
+    assert share_of(tuned, first) == (3, 40 * 1024, How.REVERTED)
 
 
 def test_what_runs_is_not_raised_above_what_it_was_told_when_it_started(tuned: Lab) -> None:
@@ -352,6 +375,16 @@ def test_why_says_in_a_sentence_what_a_job_has(tuned: Lab, specs: list[dict[str,
     said = explain_job(job, tuned.now)["cpu_memory"]
     assert said.startswith(words)
     assert bool(said) == bool(words)
+
+
+@pytest.mark.usefixtures("plain_static")
+def test_the_memory_that_a_job_holds_is_measured_and_shown(tuned: Lab, client: Client) -> None:
+    hold = "import time; block = bytearray(200 << 20); time.sleep(600)"
+    job = tuned.submit(["python3", "-ESc", hold])
+    tuned.until(lambda: tuned.running(job) is None and tuned.attempts(job)[0].peak_memory_mib >= 200)
+    client.force_login(job.owner)
+    page = " ".join(client.get(reverse("job", args=[job.pk])).content.decode().split())
+    assert re.search(r"<dt>Memory held</dt> <dd> 2\d\d MiB <", page)
 
 
 @pytest.mark.usefixtures("plain_static")

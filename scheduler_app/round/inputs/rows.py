@@ -73,6 +73,7 @@ class AttemptRow(NamedTuple):
     cpu_memory: str
     told_cpus_per_gpu: int
     told_memory_per_gpu_mib: int
+    peak_memory_mib: int
     measures: bool
     """Whether it was placed where it is to measure its rate there."""
 
