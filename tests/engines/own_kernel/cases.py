@@ -132,6 +132,13 @@ def test_a_running_job_is_lowered_goes_on_and_is_raised_again(lab: CgroupLab) ->
     assert said == {"cpu.weight": "400", "cpu.max": "400000 100000", "memory.high": "max"}
 
 
+def test_the_most_memory_of_a_job_is_what_its_cgroup_holds_without_caches(lab: CgroupLab) -> None:
+    script = HOLD.format(mib=48).replace("block =", "open('read', 'wb').write(bytes(32 << 20)); block =")
+    attempt = lab.launch(python(script), limits_memory=True)
+    until(lambda: lab.report(attempt).peak_memory_mib >= 48)
+    assert lab.report(attempt).peak_memory_mib < 75
+
+
 def test_an_attempt_that_has_gone_is_lowered_no_more(lab: CgroupLab) -> None:
     attempt = lab.run("true", tasks=tasks(cpus=4), limits_cpus=CpuLimit.SHARE)
     lab.end_of(attempt)
