@@ -54,7 +54,7 @@ class InstantEngine:
     def stop(self, attempt: int, *, reason: StopReason, grace: timedelta) -> None:
         self.ended.setdefault(attempt, ASKED_TO_STOP)
 
-    def lower(self, attempt: int, shares: Sequence[NodeShare]) -> None:
+    def set_share(self, attempt: int, shares: Sequence[NodeShare]) -> None:
         pass
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:

@@ -119,7 +119,7 @@ class UnusableEngine:
     def stop(self, attempt: int, *, reason: StopReason, grace: timedelta) -> None:
         self._refuse()
 
-    def lower(self, attempt: int, shares: Sequence[NodeShare]) -> None:
+    def set_share(self, attempt: int, shares: Sequence[NodeShare]) -> None:
         self._refuse()
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:

@@ -193,6 +193,15 @@ class AttemptFolder:
         """File of a rank that is prepared, and waits for `go`."""
         return self.path / f"ready.{rank}"
 
+    def memory(self, rank: int) -> Path:
+        """File for the most memory that the rank has held, in MiB."""
+        return self.path / f"memory.{rank}"
+
+    def most_memory_mib(self) -> int:
+        """Most memory that one of the ranks has held so far; 0: not known."""
+        whole = (path for path in self.path.glob("memory.*") if path.suffix[1:].isdecimal())
+        return max((int(path.read_text()) for path in whole), default=0)
+
     def is_supervised(self) -> bool:
         return is_locked(self.lock)
 

@@ -96,7 +96,7 @@ class NodeLaunch:
 
 @dataclass(frozen=True)
 class NodeShare:
-    """CPUs and memory of one rank, to which it is lowered while it runs; 0: no change."""
+    """CPUs and memory of one rank, of which it is told nothing while it runs; 0: no change."""
 
     cpus: int = 0
     memory_mib: int = 0
@@ -239,6 +239,8 @@ class AttemptReport:
     progress: Progress | None = None
     invalid_lines: int = 0
     """Lines of the progress file so far that are not valid reports."""
+    peak_memory_mib: int = 0
+    """Most memory that it has held so far on one of its nodes, without caches of files; 0: not known."""
     message: str = ""
     reason: SiteReason | None = None
     """What the site does with it, or why the site ended it."""
@@ -461,10 +463,11 @@ class Engine(Protocol):
     def stop(self, attempt: int, *, reason: StopReason, grace: timedelta) -> None:
         """Send SIGTERM, and SIGKILL after the grace period. Idempotent; a repeat may shorten the grace period."""
 
-    def lower(self, attempt: int, shares: Sequence[NodeShare]) -> None:
-        """Lower a running attempt, rank by rank, where the engine limits CPUs or memory; elsewhere do nothing.
+    def set_share(self, attempt: int, shares: Sequence[NodeShare]) -> None:
+        """Lower or raise a running attempt, rank by rank, where the engine limits CPUs or memory; elsewhere do nothing.
 
-        Idempotent. What it uses already of memory is taken back only as far as that kills nothing.
+        Idempotent. What it uses already of memory is taken back only as far as that kills nothing, and its memory is
+        never raised above what it was launched with.
         """
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:

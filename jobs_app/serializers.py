@@ -65,6 +65,7 @@ class AttemptAnswer(serializers.ModelSerializer[Attempt]):
             "batch_size",
             "cpus_per_gpu",
             "memory_per_gpu_mib",
+            "peak_memory_mib",
             "cpu_memory",
             "claimed_at",
             "launched_at",

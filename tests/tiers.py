@@ -213,12 +213,12 @@ ONCE = {
     ),
     "scheduler/test_cpu_memory.py": (
         "test_a_job_gets_the_cpus_that_another_does_not_need",
-        "test_a_job_is_lowered_for_one_that_starts_later_and_is_not_restarted",
         "test_by_default_nothing_is_chosen",
         "test_cpus_are_doubled_from_job_to_job_for_as_long_as_that_gains_enough",
         "test_memory_is_given_to_a_job_that_waits_for_storage",
+        "test_memory_that_a_job_was_measured_to_hold_is_left_to_it_and_the_others_share_the_rest",
         "test_rest_shows_the_share_of_each_attempt_and_why",
-        "test_the_limits_of_a_running_job_are_lowered",
+        "test_the_limits_of_a_running_job_are_lowered_and_raised_again_without_a_restart",
     ),
     "scheduler/test_elastic.py": ("test_it_goes_from_one_gpu_to_four_and_back_and_does_every_step_once",),
     "scheduler/test_node_sleep.py": (

@@ -91,6 +91,24 @@ def tune(gpus: Ints, floor: Floats, demand: Floats, capacity: Floats, order: Int
     return Shares(books.amount, books.reverted)
 
 
+def raise_shares(gpus: Ints, amount: Floats, wish: Floats, left: Floats, order: Ints) -> Bools:
+    """Which jobs (m,) get their wish: greedily, in this order, those for which all their nodes have enough left.
+
+    Parameters
+    ----------
+    gpus : (m, N) int, GPUs of each job on each node.
+    amount, wish : (m, 2) float, CPUs and GiB per GPU that each job has, and that it is to have.
+    left : (N, 2) float, CPUs and GiB of each node that nobody has.
+    order : (m,) int.
+    """
+    raised, left = np.zeros(len(gpus), dtype=np.bool_), left.astype(float)
+    for i in order.tolist():
+        rest = left - np.outer(gpus[i], wish[i] - amount[i])
+        if np.all(rest[gpus[i] > 0] >= -ROUNDING):
+            raised[i], left = True, rest
+    return raised
+
+
 def place_and_tune(
     size: Ints, floor: Floats, demand: Floats, *, capacity: Floats, node_gpus: Ints, order: Ints
 ) -> tuple[Ints, Shares]:

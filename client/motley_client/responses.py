@@ -75,6 +75,8 @@ class Attempt(TypedDict):
     batch_size: int
     cpus_per_gpu: int
     memory_per_gpu_mib: int
+    peak_memory_mib: int
+    """Most memory that it held on one of its nodes; 0: not measured."""
     cpu_memory: str
     """How the round chose CPUs and memory; empty, with 0 for both: as the job asked."""
     claimed_at: str

@@ -127,8 +127,8 @@ class AgentEngine:
             for rank, agent in enumerate(gang)
         ]
 
-    def lower(self, attempt: int, shares: Sequence[NodeShare]) -> None:
-        """Do nothing: CPUs and memory of a job on such a machine are fixed when it starts."""
+    def set_share(self, attempt: int, shares: Sequence[NodeShare]) -> None:
+        """Do nothing: each answer to an agent has the shares of the attempts that run there."""
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
         return JoinedMachines().poll(attempts)

@@ -99,6 +99,7 @@ def _with_sums(report: AttemptReport, ranks: Sequence[RankReport], go_at: dateti
         ran_s=max((one.report.ran_s for one in ranks if one.report.ran_s is not None), default=None),
         progress=next((one.report.progress for one in ranks if one.report.progress), None),
         invalid_lines=sum(one.report.invalid_lines for one in ranks),
+        peak_memory_mib=max(one.report.peak_memory_mib for one in ranks),
     )
 
 

@@ -57,6 +57,7 @@ def within(report: AttemptReport, own: OwnMachine, delivered_at: datetime, now: 
         exit_code=None if report.exit_code is None else min(max(report.exit_code, 0), MOST_EXIT_CODE),
         progress=_possible_progress(report.progress),
         invalid_lines=min(max(report.invalid_lines, 0), MOST_COUNTED),
+        peak_memory_mib=min(max(report.peak_memory_mib, 0), MOST_COUNTED),
         ran_s=None if report.ran_s is None else min(max(report.ran_s, 0.0), most_s),
         missing_storage={node: storage for node, storage in report.missing_storage.items() if node == own.node},
         faulty_gpus={uuid: fault for uuid, fault in report.faulty_gpus.items() if uuid in uuids},
@@ -84,4 +85,5 @@ def _going_on(report: AttemptReport) -> AttemptReport:
         ran_s=report.ran_s,
         progress=report.progress,
         invalid_lines=report.invalid_lines,
+        peak_memory_mib=report.peak_memory_mib,
     )

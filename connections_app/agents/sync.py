@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F
+from django.db.models import Count, F, Q
 
 from cluster_app.errors import NotLentNow
 from cluster_app.models import Node
@@ -23,8 +23,8 @@ from connections_app.agents.updates import program_for
 from connections_app.errors import ForkedAgent
 from connections_app.models import Agent, AgentAttempt, EngineProbe
 from engines.agent.codec import decode, encode
-from engines.agent.messages import AttemptNews, Condition, Orders, StopCommand, Sync
-from engines.protocol import AttemptReport, Launch, Phase, StopReason
+from engines.agent.messages import AttemptNews, Condition, Orders, ShareOrder, StopCommand, Sync
+from engines.protocol import AttemptReport, Launch, NodeShare, Phase, StopReason
 from jobs_app.models import Attempt, GpuClaim
 from jobs_app.secrets import SecretGone, unseal
 
@@ -95,6 +95,7 @@ def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
         launches=[*launches.values()],
         stops=answer.stops,
         go=[attempt for attempt, row in rows.items() if row.go_at and not row.stop_reason],
+        shares=_shares_at(agent, rows.values()),
         sessions=orders_of(rows.values(), kept_rows_asked_for(agent)) if agent.rights.sessions else (),
         program=program_for(agent),
         tries=agent.update_tries,
@@ -104,6 +105,19 @@ def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
         may_go=may_go and not rows.keys() - {*answer.forget},
         mark=mark,
     )
+
+
+def _shares_at(agent: Agent, rows: Collection[AgentAttempt]) -> list[ShareOrder]:
+    """CPUs and memory, as rounds have chosen them, of the attempts that the agent says it runs."""
+    running = [row.attempt for row in rows if (row.report or {}).get("phase") == Phase.RUNNING]
+    if not running:
+        return []
+    chosen = Attempt.objects.filter(pk__in=running).exclude(cpu_memory="").order_by("pk")
+    gpus = Count("claims", filter=Q(claims__gpu__node__name=agent.name))
+    shares = chosen.annotate(gpus=gpus).values_list("pk", "gpus", "cpus_per_gpu", "memory_per_gpu_mib")
+    return [
+        ShareOrder(attempt, NodeShare(gpus * cpus, gpus * memory_mib)) for attempt, gpus, cpus, memory_mib in shares
+    ]
 
 
 def _news_of_server(agent: Agent, condition: Condition, now: datetime) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from engines.agent.condition import Conditions
 from engines.agent.connection import CONFLICT, FORKED, OTHER_RELEASE, UNAUTHORIZED, Connection, Refused, Unheard
 from engines.agent.kept_jobs import KeptJobs
 from engines.agent.machine import machine_digest
-from engines.agent.messages import VERSION, AttemptNews, Orders, Sync
+from engines.agent.messages import VERSION, AttemptNews, Orders, ShareOrder, Sync
 from engines.agent.network import Network
 from engines.agent.program import Program
 from engines.agent.sessions import Sessions
@@ -28,7 +28,7 @@ from engines.attempt_files import read_json, sync_folder, write_json
 from engines.lease_file import LeaseFile
 from engines.linux import seconds_since_boot
 from engines.local.engine import LocalEngine
-from engines.protocol import AttemptReport, GpuReading, NodeReport, Phase, StopReason
+from engines.protocol import AttemptReport, GpuReading, NodeReport, NodeShare, Phase, StopReason
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +76,7 @@ class Agent:
         self._pause_s = FIRST_PAUSE_S
         self._told: dict[int, tuple[Phase, bool]] = {}
         self._is_answered = False
+        self._shares: dict[int, NodeShare] = {}
 
     def run(self) -> int:
         """Work until the machine has left; returns the exit status of the process.
@@ -213,6 +214,7 @@ class Agent:
             self._engine.stop(stop.attempt, reason=stop.reason, grace=stop.grace)
         for attempt in orders.go:
             self._engine.go(attempt)
+        self._share(orders.shares)
         for session in orders.sessions:
             self._sessions.open(session)
         known = self._engine.attempts()
@@ -221,6 +223,13 @@ class Agent:
                 self._transfers.add(launch)
         if orders.program and self._site:  # last: it may put another program in our place
             self._alone(partial(self._updates.change, self._connection, orders.program, orders.tries))
+
+    def _share(self, orders: Sequence[ShareOrder]) -> None:
+        """Change the limits of attempts whose share is new to this process; the same once more changes nothing."""
+        for one in orders:
+            if self._shares.get(one.attempt) != one.share:
+                self._engine.set_share(one.attempt, [one.share])
+        self._shares = {one.attempt: one.share for one in orders}
 
     def _forget(self, orders: Orders) -> None:
         """Remove the files of attempts, and of their jobs unless a later attempt is here.

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import time, timedelta
 
-from engines.protocol import AttemptReport, GpuReading, Launch, NodeReport, StopReason
+from engines.protocol import AttemptReport, GpuReading, Launch, NodeReport, NodeShare, StopReason
 
 VERSION = 1
 """Of these messages. A service refuses an agent with another one."""
@@ -122,6 +122,14 @@ class StopCommand:
 
 
 @dataclass(frozen=True)
+class ShareOrder:
+    """CPUs and memory of an attempt here, as its round has last chosen them. Repeated while it runs."""
+
+    attempt: int
+    share: NodeShare
+
+
+@dataclass(frozen=True)
 class SessionOrder:
     """A session in a rank, for which the agent opens a connection of its own. Repeated until it has."""
 
@@ -144,6 +152,7 @@ class Orders:
     stops: Sequence[StopCommand] = ()
     go: Sequence[int] = ()
     """Attempts whose gang is ready on all servers: their ranks start. Repeated while they run."""
+    shares: Sequence[ShareOrder] = ()
     sessions: Sequence[SessionOrder] = ()
     program: str = ""
     """Digest of the program to which the agent changes; empty: it stays. Repeated until it has said that it has."""

@@ -42,7 +42,7 @@ from engines.protocol import (
     WatchedGpu,
 )
 from engines.supervision.cgroup import kill_members, remove, write_limits
-from engines.supervision.cgroup_subtree import CgroupSubtree, lowered_limits
+from engines.supervision.cgroup_subtree import CgroupSubtree, limits_of_share
 from engines.supervision.container import remove_state
 from engines.supervision.container_runtime import ContainerRuntime, find_runtime
 from engines.supervision.disk import file_errors_explained, with_disk_fault
@@ -163,11 +163,11 @@ class LocalEngine(KeptFiles):
             with file_errors_explained(folder.path):
                 write_whole(folder.go, "")
 
-    def lower(self, attempt: int, shares: Sequence[NodeShare]) -> None:
+    def set_share(self, attempt: int, shares: Sequence[NodeShare]) -> None:
         """Rewrite the limits in the ranks' cgroups; without cgroups nothing holds a job to its CPUs."""
         for cgroup, share in zip(_cgroup_files(self._root.attempt(attempt).read_launch()), shares, strict=False):
             if cgroup is not None:
-                write_limits(cgroup["path"], lowered_limits(cgroup["limits"], share))
+                write_limits(cgroup["path"], limits_of_share(cgroup["limits"], share))
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
         return [_report(attempt, self._root.attempt(attempt)) for attempt in attempts]
@@ -258,6 +258,7 @@ def _report(attempt: int, folder: AttemptFolder) -> AttemptReport:
         ran_s=_ran_s(started),
         progress=progress,
         invalid_lines=invalid_lines,
+        peak_memory_mib=folder.most_memory_mib(),
     )
     return report if supervised else _lost(report, folder, started)
 
@@ -291,6 +292,7 @@ def _ended(attempt: int, folder: AttemptFolder, ended: ExitFile) -> AttemptRepor
         ran_s=ended.get("ran_s"),
         progress=progress,
         invalid_lines=invalid_lines,
+        peak_memory_mib=folder.most_memory_mib(),
         message=ended["message"],
         reason=_reason_of(ended),
         missing_storage=ended.get("missing_storage", {}),

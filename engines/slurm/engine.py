@@ -131,7 +131,7 @@ class SlurmEngine(KeptFiles):
             numbers = {number} if number is not None else {job.number for job in self._site.jobs().get(attempt, [])}
             self._site.slurm.cancel(numbers, "--state=PENDING")
 
-    def lower(self, attempt: int, shares: Sequence[NodeShare]) -> None:
+    def set_share(self, attempt: int, shares: Sequence[NodeShare]) -> None:
         """Do nothing: Slurm has reserved the CPUs for as long as the job runs."""
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:

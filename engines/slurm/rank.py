@@ -65,6 +65,7 @@ class SlurmRank(Rank):
             heartbeat_file=str(self._files.heartbeat(self.number)),
             inherit=list(SITE_VARIABLES),
             masked=launch.get("masked", []),
+            memory_file=str(self.folder.memory(self.number)),
             ready_file="",
         )
 

@@ -159,6 +159,7 @@ class Reports:
             started_at=began,
             progress=progress,
             invalid_lines=invalid_lines,
+            peak_memory_mib=folder.most_memory_mib(),
             devices=self._devices_of(attempt, SlurmFiles(folder)),
         )
 

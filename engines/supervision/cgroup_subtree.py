@@ -103,15 +103,19 @@ def _limits(launch: Launch, task: NodeLaunch) -> Iterator[tuple[str, str]]:
         yield "pids.max", str(launch.most_processes)
 
 
-def lowered_limits(limits: Mapping[str, str], share: NodeShare) -> dict[str, str]:
+def limits_of_share(limits: Mapping[str, str], share: NodeShare) -> dict[str, str]:
     """New values of those of a rank's limits that its share changes.
 
     `memory.high` in place of `memory.max`: above it the kernel takes caches back and slows the job, and kills nothing.
+    With all of `memory.max` there is none: a job that wants still more is ended as before, and does not stall.
     """
-    lowered = {"cpu.weight": _weight(share.cpus), "cpu.max": _quota(share.cpus)} if share.cpus else {}
-    changed = {name: text for name, text in lowered.items() if name in limits}
+    of_cpus = {"cpu.weight": _weight(share.cpus), "cpu.max": _quota(share.cpus)} if share.cpus else {}
+    changed = {name: text for name, text in of_cpus.items() if name in limits}
     if share.memory_mib and "memory.max" in limits:
-        changed["memory.high"] = str(share.memory_mib * 2**20)
+        most = share.memory_mib * 2**20
+        changed["memory.high"] = (
+            str(most) if most < int(limits["memory.max"]) else "max"
+        )  # a leak ends, and does not stall
     return changed
 
 

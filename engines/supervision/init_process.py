@@ -22,10 +22,13 @@ from typing import TYPE_CHECKING, NoReturn, NotRequired, TypedDict
 from engines.linux import become_subreaper, die_with_parent, forbid_new_privileges
 from engines.supervision.cgroup import join, may_join
 from engines.supervision.memory_limit import MemoryLimit
+from engines.supervision.memory_use import MemoryUse
 from engines.supervision.processes import MARK, descendants, kill, reap
 from engines.supervision.user import acting_as, switch_to
 
 if TYPE_CHECKING:  # few jobs have a setup, and all wait for the start of this process
+    from collections.abc import Sequence
+
     from engines.attempt_files import ContainerFile, RankLimits, SetupFile
 
 GROUP_POLL_S = 0.1
@@ -81,6 +84,8 @@ class RankStart(TypedDict):
     """Variables of the surroundings that the job gets, such as the devices that the site chose."""
     masked: "NotRequired[list[str]]"
     """Texts that are masked in the log of the setup."""
+    memory_file: NotRequired[str]
+    """File for the most memory that the rank has held, in MiB."""
     ready_file: NotRequired[str]
     """File that is made once the rank is prepared: it then waits for the word `go`. Empty: it does not wait."""
 
@@ -142,7 +147,8 @@ def _run(plan: RankStart, commands: "_Lines") -> RankExit:
     if plan.get("ready_file") and (failure := _wait_for_others(plan, commands, heartbeat)):
         return failure
     job, missing, complaint = _start(plan)
-    exit_code = _follow(job, commands, child_ended, heartbeat, memory)
+    use = MemoryUse(plan.get("memory_file", ""), cgroup)
+    exit_code = _follow(job, commands, child_ended, heartbeat, (memory, use))
     memory.look_once_more()
     if exit_code == NOT_STARTED and plan.get("container"):
         complaint = complaint or NOT_STARTED_ADVICE
@@ -240,7 +246,11 @@ class _Heartbeat:
 
 
 def _follow(
-    job: int, commands: "_Lines", child_ended: int, heartbeat: "_Heartbeat", memory: MemoryLimit | None = None
+    job: int,
+    commands: "_Lines",
+    child_ended: int,
+    heartbeat: "_Heartbeat",
+    watches: "Sequence[MemoryLimit | MemoryUse]" = (),
 ) -> int:
     """Wait for the job and, once it was told to stop, for its process group: a shell dies of SIGTERM at once while the
     program that it started still writes its checkpoint."""
@@ -256,17 +266,17 @@ def _follow(
                 if word != "term":
                     return 128 + signal.SIGKILL if exit_code is None else exit_code
             heartbeat.beat()
-            if memory is not None:
-                memory.enforce()
-            selector.select(GROUP_POLL_S if exit_code is not None else _pause(heartbeat, memory))
+            for watch in watches:
+                watch.look()
+            selector.select(GROUP_POLL_S if exit_code is not None else _pause(heartbeat, *watches))
             _drain(child_ended)  # before reaping: a child that ends in between wakes the next round
             exit_code = reap().get(job, exit_code)
     return exit_code
 
 
-def _pause(heartbeat: "_Heartbeat", memory: MemoryLimit | None) -> float | None:
+def _pause(heartbeat: "_Heartbeat", *watches: MemoryLimit | MemoryUse) -> float | None:
     """Longest wait for an event; None: for ever."""
-    intervals = (heartbeat.interval_s, memory.interval_s if memory is not None else None)
+    intervals = (heartbeat.interval_s, *(watch.interval_s for watch in watches))
     return min((seconds for seconds in intervals if seconds is not None), default=None)
 
 

@@ -36,7 +36,7 @@ class MemoryLimit:
     def interval_s(self) -> float | None:
         return POLL_S if self._limit_mib else None
 
-    def enforce(self) -> None:
+    def look(self) -> None:
         if not self._limit_mib or time.monotonic() < self._next_poll_s:
             return
         self._next_poll_s = time.monotonic() + POLL_S

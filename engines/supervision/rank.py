@@ -95,6 +95,7 @@ class Rank:
             heartbeat_file="",
             inherit=[],
             masked=launch.get("masked", []),
+            memory_file=str(self.folder.memory(self.number)),
             ready_file=str(self.folder.ready(self.number)) if launch.get("waits") else "",
         )
 

@@ -16,6 +16,7 @@ BECAUSE = {
     How.PROPORTIONAL: "the share of its GPUs in the node, for it declares no sensitivity to more and none is measured "
     "yet, or it started before CPUs were shared by that",
     How.REVERTED: "the share of its GPUs in the node; it would be faster with more, but others there need theirs",
+    How.RAISED: "what it started with; it had less for a while, which others there needed",
 }
 BY_MEASUREMENT = "more gained jobs of its workload less than 10 %, or could not be given there"
 

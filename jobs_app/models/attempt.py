@@ -80,6 +80,7 @@ class Attempt(models.Model):
         TRIED = "tried", "more than were tried before, to measure what they gain"
         PROPORTIONAL = "proportional", "the node's share of its GPUs"
         REVERTED = "reverted", "the node's share of its GPUs, for want of more"
+        RAISED = "raised", "what it started with, which others have left again"
 
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="attempts")
     number = models.PositiveIntegerField()
@@ -116,7 +117,16 @@ class Attempt(models.Model):
     cpus_per_gpu = models.PositiveIntegerField(default=0, help_text="Of the round's choice; 0: as the job asked.")
     memory_per_gpu_mib = models.PositiveIntegerField(default=0, help_text="Of the round's choice; 0: as the job asked.")
     cpu_memory = models.CharField("CPUs and memory", max_length=20, choices=CpuMemory.choices, blank=True, default="")
-    lower_due = models.BooleanField(default=False, help_text="Lowered by a round; its engine has yet to be told.")
+    share_due = models.BooleanField(default=False, help_text="Changed by a round; its engine has yet to be told.")
+    told_cpus_per_gpu = models.PositiveIntegerField(
+        default=0, help_text="What it was launched with; 0: as the job asked."
+    )
+    peak_memory_mib = models.PositiveIntegerField(
+        default=0, help_text="Most memory that it held on one of its nodes, without file caches; 0: not measured."
+    )
+    told_memory_per_gpu_mib = models.PositiveIntegerField(
+        default=0, help_text="What it was launched with; 0: as the job asked."
+    )
 
     claimed_at = models.DateTimeField(default=timezone.now)
     launched_at = models.DateTimeField(null=True, blank=True)
@@ -178,7 +188,7 @@ class Attempt(models.Model):
                 name="attempt_outcome_known",
             ),
             models.CheckConstraint(
-                condition=Q(cpu_memory__in=("", "tuned", "tried", "proportional", "reverted")),
+                condition=Q(cpu_memory__in=("", "tuned", "tried", "proportional", "reverted", "raised")),
                 name="attempt_cpu_memory_known",
             ),
             models.CheckConstraint(

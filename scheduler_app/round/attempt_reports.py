@@ -49,6 +49,7 @@ class StoredAttempt(NamedTuple):
     stop_requested_at: datetime | None
     reports: int
     invalid_lines: int
+    peak_memory_mib: int
     site_job: str
     lacks_devices: bool
     """The site has not told yet which GPUs it gave."""
@@ -125,7 +126,8 @@ def _is_news(known: StoredAttempt, report: AttemptReport) -> bool:
 
 def _has_reported(known: StoredAttempt, report: AttemptReport) -> bool:
     reports = report.progress.reports if report.progress else 0
-    return reports > known.reports or report.invalid_lines > known.invalid_lines
+    more_memory = report.peak_memory_mib > known.peak_memory_mib
+    return reports > known.reports or report.invalid_lines > known.invalid_lines or more_memory
 
 
 def _is_elsewhere(known: StoredAttempt, report: AttemptReport) -> bool:
@@ -155,6 +157,7 @@ def _store_going_on(reports: Sequence[AttemptReport], known: StoredAttempts, now
         {r.attempt: r.invalid_lines for r in reports if r.invalid_lines > known[r.attempt].invalid_lines}
     )
     note_running({r.attempt: r.started_at or now for r in reports if _has_begun(known[r.attempt], r)})
+    _store_memory(reports, known)
     _store_site_jobs(reports, known)
     _store_devices({r.attempt: r.devices for r in reports if r.devices and known[r.attempt].lacks_devices})
     _withdraw_waiting([r for r in reports if r.reason and r.phase == Phase.LAUNCHING], now)
@@ -180,6 +183,12 @@ def _advance(report: AttemptReport, progress: Progress) -> ProgressDelta:
         links=dict(progress.links),
         milestones=progress.milestones,
     )
+
+
+def _store_memory(reports: Iterable[AttemptReport], known: StoredAttempts) -> None:
+    """Store the most memory that attempts have held, where it has grown."""
+    more = {r.attempt: (r.peak_memory_mib,) for r in reports if r.peak_memory_mib > known[r.attempt].peak_memory_mib}
+    rewrite(Attempt, ("peak_memory_mib",), more)
 
 
 def _store_site_jobs(reports: Iterable[AttemptReport], known: StoredAttempts) -> None:

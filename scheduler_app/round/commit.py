@@ -142,16 +142,15 @@ def commit_round(
     changes = changes_of(snapshot, plan)
     accrue_quotas(quotas, now)
     accrue(now)
-    lowered = {one.job for one in shares.lowered.values()}
     preconditions = Preconditions(
-        _still_wanted(snapshot, changes, lowered, now, requests or {}), _gpus_in_service(changes.starts)
+        _still_wanted(snapshot, changes, shares.changed, now, requests or {}), _gpus_in_service(changes.starts)
     )
     startable = {start.row for start in changes.starts if preconditions.hold_for(start)}
     stopped = _stop(snapshot, plan, changes, startable)
     chosen = [s for s in changes.starts if s.row in startable and (s.row not in changes.moves or s.row in stopped)]
     beside = {start.row: {"measures": start.row in measuring, **shares.of(start.row)._asdict()} for start in chosen}
     _start(snapshot, plan, chosen, preconditions, beside, number=record_of_round.number, now=now)
-    _lower(shares.lowered_on({preconditions.gpus[gpu].node for start in chosen for gpu in start.gpus}))
+    _change_shares(shares.changed_with({preconditions.gpus[gpu].node for start in chosen for gpu in start.gpus}))
     record_node_use(now)
     started = {start.row for start in chosen}
     record_of_round.starts = len(started - stopped)
@@ -196,14 +195,14 @@ class Preconditions:
 
 
 def _still_wanted(
-    snapshot: Snapshot, changes: Changes, lowered: Iterable[UUID], now: datetime, requests: Mapping[UUID, JobRow]
+    snapshot: Snapshot, changes: Changes, changed: Iterable[UUID], now: datetime, requests: Mapping[UUID, JobRow]
 ) -> dict[int, int]:
     """Rows to start whose job is still queued and may begin, or still running if it is to move, with its attempts.
 
-    All jobs of which the commit writes attempts are locked, those of lowered ones too, before any attempt.
+    All jobs of which the commit writes attempts are locked, those whose share changes too, before any attempt.
     """
     ids = {row: UUID(snapshot.jobs[row]) for row in {*changes.stops, *(start.row for start in changes.starts)}}
-    jobs = Job.objects.select_for_update().filter(pk__in={*ids.values(), *lowered}).order_by("pk")
+    jobs = Job.objects.select_for_update().filter(pk__in={*ids.values(), *changed}).order_by("pk")
     rows = jobs.values_list("pk", "state", "held", "begin_time", "attempt_count", *Requested._fields)
     known = {
         (pk, state): count
@@ -298,10 +297,10 @@ def _start(
     _mark_starting(rows, _holders_text(snapshot, chosen))
 
 
-def _lower(due: Mapping[int, CpuMemory]) -> None:
-    """Record lower CPU and memory shares of running attempts, where others that start need their share."""
+def _change_shares(due: Mapping[int, CpuMemory]) -> None:
+    """Record new CPU and memory shares of running attempts, for their engines to be told."""
     live = Attempt.objects.live().select_for_update().filter(pk__in=due).order_by("pk").values_list("pk", flat=True)
-    rewrite(Attempt, (*CpuMemory._fields, "lower_due"), {pk: (*due[pk], True) for pk in live})
+    rewrite(Attempt, (*CpuMemory._fields, "share_due"), {pk: (*due[pk], True) for pk in live})
 
 
 def _holders_text(snapshot: Snapshot, starts: Sequence[Start]) -> dict[UUID, str]:

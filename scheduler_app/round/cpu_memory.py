@@ -23,6 +23,7 @@ from allocation.cpu_memory.tune import (
     floors,
     largest_amounts,
     largest_demand_first,
+    raise_shares,
     tune,
 )
 from allocation.plan_round import Plan
@@ -38,6 +39,8 @@ DEMANDS = 10_000
 FORGOTTEN_AFTER = timedelta(days=30)
 """A rate to which no report came for so long counts no more: the program may have changed, or the trial gone badly."""
 How = Attempt.CpuMemory
+HEADROOM = 1.1
+"""Of the memory that a job was measured to hold: it is sampled."""
 LEAST = np.array([1.0, 0.0])
 """CPUs and GiB per GPU that are given at least: attempts have whole CPUs, and 0 is no choice."""
 
@@ -54,8 +57,8 @@ class CpuMemory(NamedTuple):
 AS_ASKED = CpuMemory(0, 0, "")
 
 
-class LoweredShare(NamedTuple):
-    """Lower CPU and memory share of a running attempt, with the columns that the commit needs."""
+class ChangedShare(NamedTuple):
+    """Changed CPU and memory share of a running attempt, with the columns that the commit needs."""
 
     job: UUID
     nodes: frozenset[str]
@@ -65,10 +68,12 @@ class LoweredShare(NamedTuple):
 
 @dataclass(frozen=True)
 class CpuMemoryShares:
-    """CPUs and memory that a round assigns: to rows that start, and to running attempts whose share is lowered."""
+    """CPUs and memory that a round assigns: to rows that start, and to running attempts whose share it changes."""
 
     starting: Mapping[int, CpuMemory] = field(default_factory=dict)
-    lowered: Mapping[int, LoweredShare] = field(default_factory=dict)
+    lowered: Mapping[int, ChangedShare] = field(default_factory=dict)
+    raised: Mapping[int, ChangedShare] = field(default_factory=dict)
+    """Attempts on nodes on which nothing starts: whatever becomes of the starts, there is enough for them."""
     overdrawn: frozenset[str] = frozenset()
     """Names of nodes on which attempts have more than there is before anything starts."""
 
@@ -76,10 +81,19 @@ class CpuMemoryShares:
         """Share of a row that starts."""
         return self.starting.get(row, AS_ASKED)
 
-    def lowered_on(self, nodes: Collection[str]) -> dict[int, CpuMemory]:
-        """Attempts to lower if jobs start on these nodes only: those there, and on nodes that are overdrawn."""
+    @property
+    def changed(self) -> frozenset[UUID]:
+        """Jobs of the running attempts that may get another share."""
+        return frozenset(one.job for one in (*self.lowered.values(), *self.raised.values()))
+
+    def changed_with(self, nodes: Collection[str]) -> dict[int, CpuMemory]:
+        """New shares of running attempts if jobs start on these nodes only.
+
+        Lowered are those there, and on nodes that are overdrawn.
+        """
         there = self.overdrawn.union(nodes)
-        return {attempt: one.share for attempt, one in self.lowered.items() if not there.isdisjoint(one.nodes)}
+        lowered = {attempt: one for attempt, one in self.lowered.items() if not there.isdisjoint(one.nodes)}
+        return {attempt: one.share for attempt, one in {**self.raised, **lowered}.items()}
 
 
 AS_JOBS_ASKED = CpuMemoryShares()
@@ -158,6 +172,23 @@ class Occupant:
         return cpus, memory_mib / MIB_PER_GIB
 
     @property
+    def held(self) -> Floats:
+        """CPUs, which are not held, and GiB (2,) per GPU that an attempt was measured to hold, file caches left out."""
+        attempt = self.attempt
+        if attempt is None or not attempt.peak_memory_mib:
+            return np.zeros(2)
+        gpus = max(attempt.gpu_count // len(attempt.nodes), 1)
+        return np.array([0.0, HEADROOM * attempt.peak_memory_mib / gpus / MIB_PER_GIB])
+
+    @property
+    def wish(self) -> Floats:
+        """CPUs and GiB (2,) per GPU with which it was launched, and which it may have again; 0: as it asked."""
+        attempt = self.attempt
+        if attempt is None or attempt.cpu_memory != How.REVERTED:
+            return np.zeros(2)
+        return np.array([attempt.told_cpus_per_gpu, attempt.told_memory_per_gpu_mib / MIB_PER_GIB])
+
+    @property
     def shared(self) -> Floats:
         """CPUs and GiB (2,) that an earlier round gave the attempt; 0: none."""
         attempt = self.attempt
@@ -167,33 +198,70 @@ class Occupant:
 def share_cpus_and_memory(
     rows: InputRows, snapshot: Snapshot, plan: Plan, *, starting: Collection[int], curves: CpuCurves
 ) -> CpuMemoryShares:
-    """Tune the shares of rows that start, and lower those of running jobs where others need their floor. Pure.
+    """Tune the shares of rows that start, lower those of running jobs where others need their floor, and raise those
+    that were lowered where others have left. Pure.
 
-    Only nodes on which a row starts or attempts have more than there is are looked at, and the jobs on them: what
-    these have elsewhere is never raised.
+    Tuned are nodes on which a row starts or attempts have more than there is, and the jobs on them; what these have
+    elsewhere is not raised in the same round.
     """
     there = [
         one for one in _occupants(rows, snapshot, plan, starting, curves) if all(rows.nodes[v].tunes for v in one.gpus)
     ]
     overdrawn = _overdrawn(there, rows)
     nodes = sorted(overdrawn.union(*(one.gpus for one in there if one.row >= 0)))
+    raised = dict(_raised(there, rows, nodes))
     jobs = [one for one in there if not one.gpus.keys().isdisjoint(nodes)]
     if not jobs:
-        return AS_JOBS_ASKED
+        return CpuMemoryShares(raised=raised)
     shares = _shares(jobs, rows, nodes)
     names = frozenset(rows.nodes[v].name for v in overdrawn)
-    return CpuMemoryShares(dict(_starting(jobs, shares)), dict(_lowered(jobs, shares)), names)
+    return CpuMemoryShares(dict(_starting(jobs, shares)), dict(_lowered(jobs, shares)), raised, names)
+
+
+def _raised(jobs: Sequence[Occupant], rows: InputRows, tuned: Sequence[int]) -> Iterator[tuple[int, ChangedShare]]:
+    """Attempts, on none of the nodes that are tuned, that can have again what they were launched with.
+
+    Not more than that: a job starts as many workers as it was told CPUs. Of an attempt of which nobody has said what
+    it has, the proportional share counts.
+    """
+    lowered = [one for one in jobs if np.any(one.wish > one.shared) and one.gpus.keys().isdisjoint(tuned)]
+    nodes = sorted(set().union(*(one.gpus for one in lowered)))
+    beside = [one for one in jobs if not one.gpus.keys().isdisjoint(nodes)]
+    if not lowered:
+        return
+    capacity = _capacity(rows)[nodes]
+    gpus = _placed(beside, nodes)
+    share = floors(gpus, np.array([one.given for one in beside]), capacity, _gpus_of_nodes(rows)[nodes])
+    wish = np.array([_raised_amount(one, has) for one, has in zip(beside, share, strict=True)])
+    order = [i for i in largest_demand_first(gpus.sum(axis=1), wish).tolist() if np.any(wish[i] > share[i])]
+    gets = raise_shares(gpus, share, wish, capacity - gpus.T @ share, np.array(order, dtype=np.int64))
+    for one, amount, raised in zip(beside, wish, gets.tolist(), strict=True):
+        if raised and one.attempt is not None:
+            given = _given(one, amount, How.RAISED)
+            yield one.attempt.id, ChangedShare(one.attempt.job_id, frozenset(one.attempt.nodes), given)
+
+
+def _raised_amount(one: Occupant, has: Floats) -> Floats:
+    """What an attempt (2,) that was lowered would have again; of others, what they have."""
+    return np.where(one.wish > one.shared, one.wish, has)
 
 
 def _shares(jobs: Sequence[Occupant], rows: InputRows, nodes: Sequence[int]) -> Shares:
     """Synergy-TUNE on these nodes."""
     gpus, capacity, node_gpus = _placed(jobs, nodes), _capacity(rows)[nodes], _gpus_of_nodes(rows)[nodes]
     fixed = np.array([one.fixed for one in jobs])
-    floor = np.maximum(floors(gpus, fixed, capacity, node_gpus), np.where(fixed > 0, 0, LEAST))
+    floor = np.maximum(_floors(jobs, gpus, fixed, capacity, node_gpus), np.where(fixed > 0, 0, LEAST))
     most = largest_amounts(gpus, capacity)
     demand = np.array([_demand(one, rows, *bounds) for one, *bounds in zip(jobs, floor, most, strict=True)])
     least = np.where(_runs(jobs)[:, None], np.minimum(floor, demand), floor)
     return tune(gpus, least, demand, np.maximum(capacity, gpus.T @ least), _order(jobs, gpus, demand))
+
+
+def _floors(jobs: Sequence[Occupant], gpus: Ints, fixed: Floats, capacity: Floats, node_gpus: Ints) -> Floats:
+    """Floors (m, 2); attempts keep of their share what they were measured to hold, and the others share the rest."""
+    held = np.ceil(np.array([np.minimum(one.held, one.shared) for one in jobs]) * UNITS) / UNITS
+    kept = np.where(held > floors(gpus, fixed, capacity, node_gpus), held, 0)
+    return floors(gpus, np.maximum(fixed, kept), capacity, node_gpus)
 
 
 def _occupants(
@@ -301,7 +369,7 @@ def _starting(jobs: Sequence[Occupant], shares: Shares) -> Iterator[tuple[int, C
             yield one.row, share
 
 
-def _lowered(jobs: Sequence[Occupant], shares: Shares) -> Iterator[tuple[int, LoweredShare]]:
+def _lowered(jobs: Sequence[Occupant], shares: Shares) -> Iterator[tuple[int, ChangedShare]]:
     """Attempts whose share is lowered, and those without one, which get the proportional share beside others.
 
     With weights only (`MOTLEY_LIMIT_CPUS=share`) a job of which nobody has said how many CPUs it has counts as one CPU
@@ -310,7 +378,7 @@ def _lowered(jobs: Sequence[Occupant], shares: Shares) -> Iterator[tuple[int, Lo
     for one, amount, reverted in zip(jobs, shares.amount, shares.reverted.tolist(), strict=True):
         if one.attempt is not None and (reverted or not one.given[CPUS]):
             share = _given(one, amount, How.REVERTED) if reverted else CpuMemory(int(amount[CPUS]), 0, How.PROPORTIONAL)
-            yield one.attempt.id, LoweredShare(one.attempt.job_id, frozenset(one.attempt.nodes), share)
+            yield one.attempt.id, ChangedShare(one.attempt.job_id, frozenset(one.attempt.nodes), share)
 
 
 def _given(one: Occupant, amount: Floats, how: Attempt.CpuMemory) -> CpuMemory:

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
-from django.db.models import Exists, OuterRef, Subquery
+from django.db.models import Exists, F, OuterRef, Subquery
 from django.db.models.functions import Coalesce, Greatest
 
 from cluster_app.models import WITH_AGENTS, Node
@@ -45,6 +45,8 @@ COMMANDS_PER_BATCH = 100
 ATTEMPT = ("number", "engine", "nodes", "gpu_count", "round_number", "master_port", "rate", "step_worth")
 BATCH = ("batch_size", "micro_batches", "batch_choices")
 SHARE = ("cpus_per_gpu", "memory_per_gpu_mib", "cpu_memory")
+TOLD = ("told_cpus_per_gpu", "told_memory_per_gpu_mib")
+"""The share that the environment of the attempt names: it may have started as many workers."""
 JOB = (
     "name",
     "owner",
@@ -93,7 +95,7 @@ def dispatch(fence: Fence, now: datetime) -> None:
         _claimed_to_launching()
         _withdraw_from_disabled_engines(now)
     _send_launches(fence, running, now)
-    _send_lowered(fence, running)
+    _send_shares(fence, running)
 
 
 def promote_waiting_claims(now: datetime) -> None:
@@ -184,7 +186,10 @@ def _send_launches(fence: Fence, running: dict[str, Engine], now: datetime) -> N
         attempts = due.filter(pk__in=batch).select_related(*JOINED).only(*FOR_LAUNCHES)
         sent = _launched(running, list(attempts.order_by("pk")), gpus, now)
         with fence.transaction():
-            Attempt.objects.filter(pk__in=sent.attempts).update(launched_at=now)
+            told = {
+                name: F(name.removeprefix("told_")) for name in TOLD
+            }  # a share lowered meanwhile counts: the safe side
+            Attempt.objects.filter(pk__in=sent.attempts).update(launched_at=now, **told)
             if sent.with_personal_secrets:
                 Attempt.objects.filter(pk__in=sent.with_personal_secrets).update(personal_secrets=True)
 
@@ -219,37 +224,37 @@ def _launched(
     return sent
 
 
-def _send_lowered(fence: Fence, running: dict[str, Engine]) -> None:
-    """Tell the engines what attempts are lowered to while they run; one that is still to start is launched with it."""
+def _send_shares(fence: Fence, running: dict[str, Engine]) -> None:
+    """Tell the engines the changed shares of attempts that run; one that is still to start is launched with its own."""
     alive = (State.RUNNING, State.STOPPING)  # one that stops works on for its grace
-    due = Attempt.objects.filter(lower_due=True, state__in=alive).exclude(engine__in=_silent_engines())
+    due = Attempt.objects.filter(share_due=True, state__in=alive).exclude(engine__in=_silent_engines())
     for batch in _batches(list(due.order_by("pk").values_list("pk", flat=True))):
         fence.check()
         gpus = launch_gpus_of(batch)
         attempts = due.filter(pk__in=batch).only("engine", "nodes", *SHARE)
-        told = [attempt for attempt in attempts if _lower(running[attempt.engine], attempt, gpus[attempt.pk])]
+        told = [attempt for attempt in attempts if _set_share(running[attempt.engine], attempt, gpus[attempt.pk])]
         with fence.transaction():
-            note_lowered({attempt.pk: (attempt.cpus_per_gpu, attempt.memory_per_gpu_mib) for attempt in told})
+            note_told_shares({attempt.pk: (attempt.cpus_per_gpu, attempt.memory_per_gpu_mib) for attempt in told})
 
 
-def note_lowered(told: Mapping[int, tuple[int, int]]) -> None:
-    """Record CPUs and MiB sent to engines; an attempt that was lowered further meanwhile stays due."""
+def note_told_shares(told: Mapping[int, tuple[int, int]]) -> None:
+    """Record CPUs and MiB sent to engines; an attempt whose share was changed again meanwhile stays due."""
     attempts = Attempt.objects.select_for_update().filter(pk__in=told).order_by("pk")
     amounts = attempts.values_list("pk", "cpus_per_gpu", "memory_per_gpu_mib")
     same = [pk for pk, cpus, memory_mib in amounts if told[pk] == (cpus, memory_mib)]
-    Attempt.objects.filter(pk__in=same).update(lower_due=False)
+    Attempt.objects.filter(pk__in=same).update(share_due=False)
 
 
-def _lower(engine: Engine, attempt: Attempt, gpus: Sequence[LaunchGpu]) -> bool:
+def _set_share(engine: Engine, attempt: Attempt, gpus: Sequence[LaunchGpu]) -> bool:
     count = Counter(gpu.node for gpu in gpus)
     shares = [
         NodeShare(count[node] * attempt.cpus_per_gpu, count[node] * attempt.memory_per_gpu_mib)
         for node in attempt.nodes
     ]
     try:
-        engine.lower(attempt.pk, shares)
-    except Exception:  # retried at the next turn; other attempts are lowered meanwhile
-        log.exception("the attempt %s could not be lowered", attempt.pk)
+        engine.set_share(attempt.pk, shares)
+    except Exception:  # retried at the next turn; other attempts are told meanwhile
+        log.exception("the share of the attempt %s could not be changed", attempt.pk)
         return False
     return True
 

@@ -208,8 +208,10 @@ def test_show_tells_all_of_a_job(service: Live, motley: Motley) -> None:
 
 def test_show_tells_the_cpus_and_memory_that_a_round_has_chosen(service: Live, motley: Motley) -> None:
     job = service.add("resnet")
-    service.attempt(job, cpus_per_gpu=6, memory_per_gpu_mib=65_536, cpu_memory="tuned")
-    assert "6 CPUs, 65,536 MiB per GPU (tuned)" in motley("show", "resnet").stdout
+    service.attempt(job, cpus_per_gpu=6, memory_per_gpu_mib=65_536, cpu_memory="tuned", peak_memory_mib=12_595)
+    shown = motley("show", "resnet").stdout
+    assert "6 CPUs, 65,536 MiB per GPU (tuned)" in shown
+    assert "12.3 GiB at most on one node" in shown
     assert "It has 6 CPUs and 64 GiB of memory per GPU" in " ".join(motley("explain", "resnet").stdout.split())
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import time, timedelta
 from functools import partial
@@ -35,9 +36,12 @@ from engines.local.engine import LocalEngine
 from engines.protocol import AttemptReport, GpuReport, Launch, NodeFault, Phase, Progress, StopReason
 from jobs_app.errors import InvalidSpec
 from jobs_app.lifecycle.commands import cancel_job
-from jobs_app.models import Job, Team
+from jobs_app.models import Attempt, Job, Team
 from jobs_app.secrets import set_secret
+from scheduler_app.models import PolicySetting
+from scheduler_app.policy.settings import choose_policy
 from scheduler_app.round.reconcile import observe
+from tests.engines.stand_in_cgroup import StandInCgroup
 from tests.played_agent import DESK, JOINING, Played, over, running
 from tests.service_lab import Lab
 
@@ -280,6 +284,35 @@ def test_the_test_of_an_engine_passes_at_a_real_agent_and_leaves_nothing_there(
     assert (probe.passed, probe.message) == (True, "")
     assert "wrote and read" in probe.log
     lab.until(lambda: agent.turn() or not engine.attempts())
+
+
+def test_the_share_of_a_job_at_a_real_agent_changes_while_it_runs(
+    desk: Played, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its limits follow when another job starts beside it, and when that has ended."""
+    monkeypatch.setattr("engines.agent.agent.machine_digest", lambda: "machine")
+    setting = PolicySetting(policy="fifo", cpu_memory="tune", round_length_s=1, min_run_s=0)
+    choose_policy(setting, actor=None)
+    engine = LocalEngine(tmp_path / "engine", declared=[desk.name])
+    describe = partial(replace, DESK, name=desk.name)
+    agent = RealAgent(tmp_path, OverRest(desk), engine, describe, notice=timedelta())
+
+    def turns_until(look: Callable[[], bool]) -> None:
+        lab.until(lambda: (agent.turn(), agent._transfers.turn()) and look())
+
+    first = lab.submit("sleep 60", gpu_types=["k80"], sensitivity={"cpu_curve": {4: 1.0, 8: 2.0}})
+    turns_until(lambda: lab.attempts(first) != [] and lab.attempts(first)[0].state == "running")
+    (attempt,) = lab.attempts(first)
+    assert (attempt.cpus_per_gpu, attempt.told_cpus_per_gpu) == (8, 8)
+    (folder := tmp_path / "cgroup").mkdir()
+    cgroup = StandInCgroup.of(tmp_path / "engine", attempt.pk, folder, cpu_weight="800")
+    second = lab.submit("sleep 60", gpu_types=["k80"])
+    turns_until(lambda: cgroup.holds("cpu.weight", "400"))
+    cancel_job(second, actor=None)
+    turns_until(lambda: cgroup.holds("cpu.weight", "800"))
+    assert [one.cpu_memory for one in lab.attempts(first)] == [Attempt.CpuMemory.RAISED]
+    cancel_job(first, actor=None)
+    turns_until(lambda: not engine.attempts())
 
 
 def test_an_end_counts_when_logs_and_checkpoints_have_come(desk: Played, lab: Lab) -> None:

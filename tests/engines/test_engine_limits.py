@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engines.protocol import NodeLaunch
-from tests.engines.engine_lab import Lab, python
+from tests.engines.engine_lab import Lab, python, until
 
 HOLD = "import time; block = bytearray({mib} << 20); print('holds it', flush=True); time.sleep(600)"
 FORK_BOMB = """
@@ -64,6 +64,14 @@ def test_processes_in_other_sessions_count_too(lab: Lab) -> None:
 def test_memory_that_processes_share_counts_once(lab: Lab) -> None:
     attempt = lab.run(python(SHARED), tasks=tasks(250), limits_memory=True)
     assert (lab.end_of(attempt).exit_code, lab.output(attempt)) == (0, b"done\n")
+
+
+def test_the_most_memory_that_a_job_holds_is_reported_without_caches_of_files(lab: Lab) -> None:
+    """What processes share counts once. The job runs on, and its file is read while it does."""
+    script = SHARED.replace("time.sleep(3)", "open('read', 'wb').write(bytes(64 << 20)); time.sleep(600)")
+    attempt = lab.launch(python(script))
+    until(lambda: lab.report(attempt).peak_memory_mib >= 96)
+    assert lab.report(attempt).peak_memory_mib < 150
 
 
 def test_without_the_limit_it_may_use_more(lab: Lab) -> None:

@@ -137,6 +137,13 @@ def test_cpus_and_memory_of_others_are_told_from_our_own(lab: SlurmLab, foreign)
     assert shape == {"n1": (1, 13, 500), "n2": (0, 0, 0)}
 
 
+def test_the_most_memory_that_a_rank_holds_is_reported_of_its_node(lab: SlurmLab) -> None:
+    hold = "import os, time; block = bytearray((60 if os.environ['RANK_HERE'] == '1' else 20) << 20); time.sleep(600)"
+    attempt = lab.launch(python(hold), tasks=gang(("n1", 1), ("n2", 1)))
+    until(lambda: lab.report(attempt).peak_memory_mib >= 60)
+    assert lab.report(attempt).peak_memory_mib < 100
+
+
 def test_a_job_gets_the_cpus_and_the_memory_that_it_asks_for(lab: SlurmLab) -> None:
     tasks = [NodeLaunch("n1", {}, gpus=2, cpus=6, memory_mib=700)]
     attempt = lab.launch(WAITS, tasks=tasks)

@@ -84,7 +84,7 @@ class PlayedEngine:
         if played is not None and played.lost and not played.nodes & self.silent:
             self._end(played, None)
 
-    def lower(self, attempt: int, shares: Sequence[NodeShare]) -> None:
+    def set_share(self, attempt: int, shares: Sequence[NodeShare]) -> None:
         pass
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:

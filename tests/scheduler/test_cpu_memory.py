@@ -1,6 +1,6 @@
 """CPUs and memory by what they gain: chosen by the round, told to the job, and shown."""
 
-import json
+import re
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -13,16 +13,16 @@ from django.urls import reverse
 from rest_framework.test import APIClient
 
 from cluster_app.models import Engine, Node
-from engines.attempt_files import AttemptFolder
 from insight_app.explain.decisions import explain_job
 from jobs_app.measurement.progress_reports import ProgressDelta, note_progress
 from jobs_app.models import Attempt, CpuRate, Job
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.policy.settings import choose_policy
 from scheduler_app.round.cpu_memory import FORGOTTEN_AFTER
-from scheduler_app.round.dispatch import note_lowered
+from scheduler_app.round.dispatch import note_told_shares
 from scheduler_app.round.lease import acquire_lease, open_round
 from scheduler_app.round.run_round import cpu_memory_shares, decide, run_round, take_snapshot
+from tests.engines.stand_in_cgroup import StandInCgroup
 from tests.scheduler.decided_round import Decided
 from tests.service_lab import UNTIL_LET_GO, Lab
 
@@ -82,12 +82,43 @@ def test_a_job_is_lowered_for_one_that_starts_later_and_is_not_restarted(tuned: 
     assert len(tuned.attempts(first)) == 1
 
 
-def test_what_runs_is_not_raised_when_others_have_gone(tuned: Lab) -> None:
+def test_memory_that_a_job_was_measured_to_hold_is_left_to_it_and_the_others_share_the_rest(tuned: Lab) -> None:
+    """A limit below it would bring the job to a standstill: the kernel finds no cache there to take back."""
+    Node.objects.update(storage_mib_s=100, memory_mib=160 * 1024)
+    reading = {"sensitivity": {"cpu_curve": {3: 1.0}, **READING}}
+    (first,) = placed(tuned, reading)
+    has = share_of(tuned, first)[1]
+    assert has > 140 * 1024
+    Attempt.objects.update(peak_memory_mib=80 * 1024)
+    (second,) = placed(tuned, reading)
+    assert share_of(tuned, first) == (3, 88 * 1024, How.REVERTED)
+    assert share_of(tuned, second)[1] == (160 - 88) * 1024 // 3
+
+
+def test_a_job_that_was_measured_to_hold_little_gives_back_all_above_its_share(tuned: Lab) -> None:
+    Node.objects.update(storage_mib_s=100, memory_mib=160 * 1024)
+    reading = {"sensitivity": {"cpu_curve": {3: 1.0}, **READING}}
+    (first,) = placed(tuned, reading)
+    Attempt.objects.update(peak_memory_mib=1024)
+    placed(tuned, reading)
+    assert share_of(tuned, first) == (3, 40 * 1024, How.REVERTED)
+
+
+def test_what_runs_is_not_raised_above_what_it_was_told_when_it_started(tuned: Lab) -> None:
+    """It has made as many workers as it was told: CPUs beyond that would be kept from others for nothing."""
     first, second = placed(tuned, {"sensitivity": HUNGRY}, {"sensitivity": HUNGRY})
+    Attempt.objects.update(told_cpus_per_gpu=3)
     assert share_of(tuned, second) == (3, 0, How.REVERTED)
     Attempt.objects.filter(job=first).update(cpus_per_gpu=1)
-    placed(tuned, {"sensitivity": MODEST})
+    placed(tuned)
     assert share_of(tuned, second) == (3, 0, How.REVERTED)
+
+
+def test_of_two_that_were_lowered_one_is_raised_where_there_is_not_enough_for_both(tuned: Lab) -> None:
+    jobs = placed(tuned, {"sensitivity": HUNGRY}, {"sensitivity": HUNGRY})
+    Attempt.objects.update(told_cpus_per_gpu=7)
+    placed(tuned)
+    assert sorted(share_of(tuned, job)[0] for job in jobs) == [3, 7]
 
 
 def test_a_job_that_would_need_more_than_the_node_gets_what_the_node_has(tuned: Lab) -> None:
@@ -138,7 +169,7 @@ def test_jobs_that_have_more_than_the_node_are_lowered_though_none_starts(tuned:
     Attempt.objects.update(cpus_per_gpu=10, cpu_memory=How.TUNED)
     placed(tuned)
     assert [share_of(tuned, job)[0] for job in jobs] == [3, 3]
-    assert all(tuned.attempts(job)[0].lower_due for job in jobs)
+    assert all(tuned.attempts(job)[0].share_due for job in jobs)
 
 
 def test_a_job_from_before_the_switch_has_its_share_by_name_once_another_starts_beside_it(tuned: Lab) -> None:
@@ -149,7 +180,7 @@ def test_a_job_from_before_the_switch_has_its_share_by_name_once_another_starts_
     placed(tuned, {"sensitivity": MODEST})
     assert share_of(tuned, first) == (3, 0, How.PROPORTIONAL)
     assert share_of(tuned, fixed) == (0, 0, "")
-    assert tuned.attempts(first)[0].lower_due
+    assert tuned.attempts(first)[0].share_due
 
 
 def test_a_job_elsewhere_keeps_what_it_has(tuned: Lab) -> None:
@@ -295,28 +326,30 @@ def test_a_job_is_told_its_cpus_and_memory(tuned: Lab) -> None:
     assert [told[name] for name in names] == ["8", "4", str(32 * 1024), "4"]
 
 
-def test_the_limits_of_a_running_job_are_lowered(tuned: Lab, tmp_path: Path) -> None:
+def test_the_limits_of_a_running_job_are_lowered_and_raised_again_without_a_restart(tuned: Lab, tmp_path: Path) -> None:
     """The kernel's own files are written in tests/engines/own_kernel; here plain ones stand for them."""
     first = tuned.submit(UNTIL_LET_GO, sensitivity=HUNGRY)
     tuned.running(first)
-    (tmp_path / "cpu.weight").write_text("1000")
-    launch = AttemptFolder(tuned.root / "attempts" / str(tuned.attempts(first)[0].pk)).launch
-    written = json.loads(launch.read_text())
-    written["ranks"][0]["limits"]["cgroup"] = {"path": str(tmp_path), "limits": {"cpu.weight": "1000"}}
-    launch.write_text(json.dumps(written))
-    tuned.running(tuned.submit(UNTIL_LET_GO))
-    tuned.until(lambda: not tuned.attempts(first)[0].lower_due)
-    assert (tmp_path / "cpu.weight").read_text()[:3] == "300"
+    cgroup = StandInCgroup.of(tuned.root, tuned.attempts(first)[0].pk, tmp_path, cpu_weight="1000")
+    second = tuned.submit(UNTIL_LET_GO, name="second")
+    tuned.until(lambda: cgroup.holds("cpu.weight", "300"))
+    assert share_of(tuned, first) == (3, 0, How.REVERTED)
+    tuned.running(second)
+    tuned.let_go(second)
+    tuned.until(lambda: cgroup.holds("cpu.weight", "1000"))
+    assert share_of(tuned, first) == (10, 0, How.RAISED)
+    assert explain_job(first, tuned.now)["cpu_memory"].startswith("It has 10 CPUs per GPU: what it started with")
+    assert len(tuned.attempts(first)) == 1
 
 
 def test_an_attempt_that_is_lowered_again_while_its_engine_is_told_is_told_again(tuned: Lab) -> None:
     (job,) = placed(tuned, {"sensitivity": HUNGRY})
     (attempt,) = tuned.attempts(job)
-    Attempt.objects.update(cpus_per_gpu=3, lower_due=True)
-    note_lowered({attempt.pk: (5, 0)})
-    assert tuned.attempts(job)[0].lower_due
-    note_lowered({attempt.pk: (3, 0)})
-    assert not tuned.attempts(job)[0].lower_due
+    Attempt.objects.update(cpus_per_gpu=3, share_due=True)
+    note_told_shares({attempt.pk: (5, 0)})
+    assert tuned.attempts(job)[0].share_due
+    note_told_shares({attempt.pk: (3, 0)})
+    assert not tuned.attempts(job)[0].share_due
 
 
 def test_rest_shows_the_share_of_each_attempt_and_why(tuned: Lab, api: APIClient) -> None:
@@ -342,6 +375,16 @@ def test_why_says_in_a_sentence_what_a_job_has(tuned: Lab, specs: list[dict[str,
     said = explain_job(job, tuned.now)["cpu_memory"]
     assert said.startswith(words)
     assert bool(said) == bool(words)
+
+
+@pytest.mark.usefixtures("plain_static")
+def test_the_memory_that_a_job_holds_is_measured_and_shown(tuned: Lab, client: Client) -> None:
+    hold = "import time; block = bytearray(200 << 20); time.sleep(600)"
+    job = tuned.submit(["python3", "-ESc", hold])
+    tuned.until(lambda: tuned.running(job) is None and tuned.attempts(job)[0].peak_memory_mib >= 200)
+    client.force_login(job.owner)
+    page = " ".join(client.get(reverse("job", args=[job.pk])).content.decode().split())
+    assert re.search(r"<dt>Memory held</dt> <dd> 2\d\d MiB <", page)
 
 
 @pytest.mark.usefixtures("plain_static")

@@ -238,6 +238,11 @@ def gib(mib: int) -> str:
     return f"{mib / 1024:.0f} GiB"
 
 
+def memory(mib: int) -> str:
+    """Memory of processes, of which parts of a GiB matter."""
+    return f"{mib / 1024:,.1f} GiB" if mib >= 1024 else f"{mib} MiB"
+
+
 def _cell(value: Cell) -> Text:
     """Text of a cell, on one line, cut with an ellipsis."""
     cell = text(value)

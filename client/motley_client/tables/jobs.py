@@ -43,6 +43,7 @@ from motley_client.tables.format import (
     interval,
     key_values,
     lines_of,
+    memory,
     number,
     table,
     three_digits,
@@ -130,6 +131,7 @@ def job_details(
         ("GPUs", _gpus_of_latest(job)),
         ("nodes", ", ".join(job["nodes"])),
         ("CPUs and memory", _cpus_and_memory(job["attempts"])),
+        ("memory held", _memory_held(job["attempts"])),
         ("progress", progress(job)),
         ("rate", rate(job)),
         ("array", array["summary"] if array else ""),
@@ -243,6 +245,12 @@ def _cpus_and_memory(attempts: Sequence[Attempt]) -> str:
     figures = {"CPUs": latest["cpus_per_gpu"], "MiB": latest["memory_per_gpu_mib"]}
     words = ", ".join(f"{figure:,} {unit}" for unit, figure in figures.items() if figure)
     return f"{words} per GPU ({latest['cpu_memory']})"
+
+
+def _memory_held(attempts: Sequence[Attempt]) -> str:
+    """Of the latest attempt; empty: not measured, or by an older service."""
+    held_mib = attempts[-1].get("peak_memory_mib", 0) if attempts else 0
+    return f"{memory(held_mib)} at most on one node, file caches left out" if held_mib else ""
 
 
 def attempts_table(attempts: Iterable[Attempt], *, now: datetime) -> RenderableType:

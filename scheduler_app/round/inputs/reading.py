@@ -87,7 +87,7 @@ def _nodes() -> list[NodeRow]:
                 frozenset(paths.on(engine, kind)) - missing.get(row[0], frozenset())
                 | offers(containers, of_engine, trusted=trusted),
                 frozenset(paths.on(engine, kind)) & missing.get(row[0], frozenset()),
-                of_engine == Engine.Kind.LOCAL,
+                of_engine != Engine.Kind.SLURM,
             ]
         )
         for *row, engine, kind, containers, of_engine, trusted in rows

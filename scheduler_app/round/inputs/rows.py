@@ -49,7 +49,7 @@ class NodeRow(NamedTuple):
     """Names of the storage that it has, none that was found missing lately; and what it offers else."""
     missing: frozenset[str] = frozenset()
     tunes: bool = True
-    """Whether CPUs and memory may be given there beyond a fixed booking: Slurm books them once for all."""
+    """Whether shares of CPUs and memory can be changed there while a job runs: Slurm books them once for all."""
 
 
 class GpuRow(NamedTuple):
@@ -70,6 +70,10 @@ class AttemptRow(NamedTuple):
     started_at: datetime | None
     cpus_per_gpu: int
     memory_per_gpu_mib: int
+    cpu_memory: str
+    told_cpus_per_gpu: int
+    told_memory_per_gpu_mib: int
+    peak_memory_mib: int
     measures: bool
     """Whether it was placed where it is to measure its rate there."""
 

@@ -119,20 +119,30 @@ def test_a_share_of_cpu_time_is_what_it_asked_for(lab: CgroupLab) -> None:
     assert (cgroup / "cpu.max").read_text() == "max 100000\n"
 
 
-def test_a_running_job_is_lowered_and_goes_on(lab: CgroupLab) -> None:
+def test_a_running_job_is_lowered_goes_on_and_is_raised_again(lab: CgroupLab) -> None:
     asked, lowered = tasks(cpus=4, memory_mib=512), NodeShare(cpus=1, memory_mib=64)
     attempt = lab.launch(python(HOLD.format(mib=96)), tasks=asked, limits_cpus=CpuLimit.QUOTA, limits_memory=True)
     lab.wait_for_output(attempt, b"holds it")
-    lab.engine.lower(attempt, [lowered])
+    lab.engine.set_share(attempt, [lowered])
     said = {name: (lab.cgroup() / name).read_text().strip() for name in ("cpu.weight", "cpu.max", "memory.high")}
     assert said == {"cpu.weight": "100", "cpu.max": "100000 100000", "memory.high": str(64 << 20)}
     assert lab.report(attempt).phase is Phase.RUNNING
+    lab.engine.set_share(attempt, [NodeShare(cpus=4, memory_mib=512)])
+    said = {name: (lab.cgroup() / name).read_text().strip() for name in ("cpu.weight", "cpu.max", "memory.high")}
+    assert said == {"cpu.weight": "400", "cpu.max": "400000 100000", "memory.high": "max"}
+
+
+def test_the_most_memory_of_a_job_is_what_its_cgroup_holds_without_caches(lab: CgroupLab) -> None:
+    script = HOLD.format(mib=48).replace("block =", "open('read', 'wb').write(bytes(32 << 20)); block =")
+    attempt = lab.launch(python(script), limits_memory=True)
+    until(lambda: lab.report(attempt).peak_memory_mib >= 48)
+    assert lab.report(attempt).peak_memory_mib < 75
 
 
 def test_an_attempt_that_has_gone_is_lowered_no_more(lab: CgroupLab) -> None:
     attempt = lab.run("true", tasks=tasks(cpus=4), limits_cpus=CpuLimit.SHARE)
     lab.end_of(attempt)
-    lab.engine.lower(attempt, [NodeShare(cpus=1)])
+    lab.engine.set_share(attempt, [NodeShare(cpus=1)])
     assert lab.cgroups() == []
 
 

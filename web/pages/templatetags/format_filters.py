@@ -30,6 +30,7 @@ register.filter(in_page_zone)
 
 LEAST_PERCENT, MANIFOLD = 1e-5, 2.0
 NOTHING = "\N{EN DASH}"
+MIB_PER_GIB = 1024
 LEAST_PLAIN, MOST_PLAIN, LEAST_WHOLE_MS = 0.001, 1e6, 0.01
 
 
@@ -221,6 +222,12 @@ def money(amount: float | None) -> str:
 @register.filter
 def gib(mib: int | None) -> str:
     return f"{(mib or 0) / 1024:,.0f} GiB"
+
+
+@register.filter
+def memory(mib: int) -> str:
+    """Memory of processes, of which parts of a GiB matter."""
+    return f"{mib / MIB_PER_GIB:,.1f} GiB" if mib >= MIB_PER_GIB else f"{mib} MiB"
 
 
 @register.filter

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('jobs_app', '0014_copies_fail_since'),
+        ('jobs_app', '0015_shares_change_while_jobs_run'),
     ]
 
     operations = [
