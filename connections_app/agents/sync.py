@@ -18,6 +18,7 @@ from cluster_app.errors import NotLentNow
 from cluster_app.models import Node
 from cluster_app.services import drain, resume
 from connections_app.agents.job_folders import attempts_to_keep, follow_folders, kept_before, kept_rows_asked_for
+from connections_app.agents.join_agent import account_number
 from connections_app.agents.sessions import orders_of
 from connections_app.agents.updates import program_for
 from connections_app.errors import ForkedAgent
@@ -100,7 +101,7 @@ def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
         tries=agent.update_tries,
         forget=answer.forget,
         keep=[*kept, *kept_before(agent, [one for one in answer.forget if one not in rows])],
-        discard=follow_folders(agent, told.kept),
+        discard=follow_folders(agent, told),
         may_go=may_go and not rows.keys() - {*answer.forget},
         mark=mark,
     )
@@ -112,6 +113,7 @@ def _news_of_server(agent: Agent, condition: Condition, now: datetime) -> dict[s
     A fault of an update from before an administrator had it tried again is none any more.
     """
     fault = condition.update_fault if condition.tries is None or condition.tries >= agent.update_tries else ""
+    job_uid = account_number(condition.job_uid)
     findings = [replace(one, name=one.name[:20], said=one.said[:500]) for one in condition.findings[:MOST_FINDINGS]]
     return {
         "release": condition.release[:40],
@@ -120,6 +122,7 @@ def _news_of_server(agent: Agent, condition: Condition, now: datetime) -> dict[s
         "findings": encode(findings),
         "checked_at": now,
         "update_fault": fault[:500],
+        **({"job_uid": job_uid} if job_uid is not None else {}),
     }
 
 
