@@ -4,7 +4,6 @@ What servers mount is one folder, bound to one path. Where it is not mounted the
 file system of which the mount is gone. Disks that are mounted below `root` afterwards are seen by all servers.
 """
 
-import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -74,36 +73,3 @@ def server_mounts(root: Path) -> Iterator[ServerMounts | None]:
     finally:
         mounts.close()
         subprocess.run(["umount", "--lazy", str(root)], check=True)
-
-
-FAKETIME = Path(f"/usr/lib/{os.uname().machine}-linux-gnu/faketime/libfaketime.so.1")
-
-
-class ServerClocks:
-    """Clocks of servers, set by libfaketime in their agents and supervisors; those since the boot go on.
-
-    `CLOCK_REALTIME` is of the machine, and no namespace has its own.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def add(self, number: int) -> dict[str, str]:
-        """Variables of the processes of this server."""
-        self.set(number, 0.0)
-        return {
-            "LD_PRELOAD": str(FAKETIME),
-            "FAKETIME_TIMESTAMP_FILE": str(self._file(number)),
-            "FAKETIME_NO_CACHE": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            "NO_FAKE_STAT": "1",
-        }
-
-    def set(self, number: int, ahead_s: float) -> None:
-        """At once: a reader sees all of it or nothing."""
-        draft = self._file(number).with_suffix(".draft")
-        draft.write_text(f"{ahead_s:+.0f}s\n")
-        draft.replace(self._file(number))
-
-    def _file(self, number: int) -> Path:
-        return self._folder / f"clock-of-gpu{number}"

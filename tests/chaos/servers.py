@@ -17,7 +17,8 @@ from tests.agent_process import AgentProcess, an_agent
 from tests.chaos.campaign import STANDS_STILL_S, Campaign
 from tests.chaos.in_processes.chaos_statements import OF_SERVERS
 from tests.chaos.lossy_disk import DiskFiller, LossyDisk, lossy_disk
-from tests.chaos.server_mounts import FAKETIME, ServerClocks, ServerMounts, server_mounts
+from tests.chaos.server_clocks import ServerClocks, server_clocks
+from tests.chaos.server_mounts import ServerMounts, server_mounts
 from tests.chaos.strikes import Strikes
 from tests.chaos.upgrades import KINDS, Upgrades
 from tests.deployment import others, told
@@ -35,7 +36,7 @@ AWAY_S = (0.0, 30.0)
 """Of a server without power."""
 FULL_S = (3.0, 15.0)
 UNMOUNTED_S = (2.0, 30.0)
-SERVER_AHEAD_S = (-3600.0, -90.0, 0.0, 90.0, 3600.0)
+SERVER_AHEAD_S = (-3600, -90, 0, 90, 3600)
 """As from a battery that is empty, and from a step of NTP."""
 DISK_MIB = 6 * 1024
 """Sparse: a server needs 5 GiB free to be added."""
@@ -142,7 +143,7 @@ class OnServers(Campaign):
         self._filler.end()
         for number in range(1, len(self.cluster.servers) + 1 if self._clocks else 0):
             assert self._clocks is not None
-            self._clocks.set(number, 0.0)
+            self._clocks.set(number, 0)
         for times in (self._cut_until_s, self._away_until_s, self._unmounted_until_s):
             times.update(dict.fromkeys(times, 0.0))
         self.administer()
@@ -296,7 +297,7 @@ def on_servers(seed: int, *, prepared: Path | None = None) -> Iterator[OnServers
         settings = {**strikes.environment, **terms}
         service = stack.enter_context(a_service(prepared=prepared, sources=upgrades.sources, **settings))
         mounts = stack.enter_context(server_mounts(root))
-        clocks = ServerClocks(beside) if FAKETIME.exists() else None
+        clocks = server_clocks(stack.enter_context(private_folder("motley-chaos-")))
         cluster = Cluster(service, stack.enter_context(a_network(service.port)), Path("/usr/bin"))
         disks, agents = [], []
         for number in range(1, SERVERS + 1):
