@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from time import monotonic
 from typing import Any, NamedTuple
 
 from django.conf import settings
@@ -43,6 +44,30 @@ REMOTE = Path("at-the-service")
 """In the place of a path that the agent does not need: it fetches the file by the number of its attempt."""
 
 
+OF_EACH_MESSAGE = (
+    *("name", "site", "trusted", "engine", "left_at", "heard", "answers"),
+    *("program", "update_to", "update_fault", "update_tries"),
+)
+"""To make the query of all columns takes longer than to run it."""
+COUNTED_EVERY_S = 5.0
+
+
+class KnownAgents:
+    """How many machines have joined, counted every few seconds: it sets their pace alone."""
+
+    def __init__(self) -> None:
+        self._number, self._until_s = 0, 0.0
+
+    def number(self) -> int:
+        if monotonic() >= self._until_s:
+            self._number = Agent.objects.filter(engine__isnull=False, revoked_at=None).count()
+            self._until_s = monotonic() + COUNTED_EVERY_S
+        return self._number
+
+
+agents_known = KnownAgents()
+
+
 class AgentState(NamedTuple):
     """The stored state of one attempt at an agent."""
 
@@ -67,7 +92,7 @@ def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
 
     Raises `ForkedAgent` if another copy of the machine has had a later answer.
     """
-    agent = Agent.objects.defer("findings", "gpu_readings", "node_report").select_for_update().get(pk=agent.pk)
+    agent = Agent.objects.only(*OF_EACH_MESSAGE).select_for_update().get(pk=agent.pk)
     mark = _follow_marks(agent, told.heard)
     news_of_server = _news_of_server(agent, told.condition, now) if told.condition is not None else {}
     news_of_gpus = {"gpu_readings": encode(told.gpus), "gpus_read": F("gpus_read") + 1} if told.gpus else {}
@@ -266,7 +291,10 @@ def _follow_leaving(agent: Agent, notice: timedelta | None, now: datetime) -> bo
 
     One that an administrator has taken out of service stays so, with its reason.
     """
-    node = Node.objects.filter(engine=agent.engine, name=agent.name).first()
+    of_agent = Node.objects.filter(engine__agents=agent.pk, name=agent.name)
+    if notice is None and agent.left_at is None:  # as in nearly all messages
+        of_agent = of_agent.filter(reason=LEAVING)
+    node = of_agent.first() if notice is not None or of_agent.exists() else None
     if node is None:
         return notice is not None
     if notice is None:
@@ -293,5 +321,5 @@ def _pause(rows: Collection[AgentAttempt]) -> timedelta:
     """Until the next message: short where a rank is ready, and waits for the others of its gang."""
     if any(row.ready_at and not (row.go_at or row.stop_reason) for row in rows):
         return timedelta(seconds=SHORTEST_PAUSE_S)
-    pause_s = Agent.objects.filter(engine__isnull=False, revoked_at=None).count() / AGENTS_PER_SECOND
+    pause_s = agents_known.number() / AGENTS_PER_SECOND
     return timedelta(seconds=min(max(pause_s, SHORTEST_PAUSE_S), LONGEST_PAUSE_S))
