@@ -216,6 +216,11 @@ async def _relay(response: SessionResponse, client: ClientSocket, in_thread: InT
     except (NotAsked, TimeoutError) as error:
         await client.close(NOT_ACCEPTED, str(error) or "the first message must be JSON")
         return
-    check = partial(in_thread, session.check)
-    relay = Relay(client, idle=settings.MOTLEY_SESSION_IDLE, check=check, to_the_end=session.to_the_end)
+    relay = Relay(
+        client,
+        idle=settings.MOTLEY_SESSION_IDLE,
+        check=partial(in_thread, session.check),
+        runs=partial(in_thread, session.runs),
+        to_the_end=session.to_the_end,
+    )
     await relay.run(session.command, first)

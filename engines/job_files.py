@@ -17,6 +17,8 @@ from engines.protocol import EngineError, JobFile, NoSuchFile, OpenedFile
 FOLDERS = ("work", "checkpoints")
 """Of a job: its working folder and what it saved."""
 MOST_LISTED = 2000
+MOST_BYTES = 1 << 50
+"""Of a file, and of a folder of a job: no server has a disk as large."""
 MOST_READ = 100_000
 """Names of a folder that are looked at: a job may make tens of millions, which would fill the memory of an agent."""
 NOT_ALLOWED = (

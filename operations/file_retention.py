@@ -17,10 +17,12 @@ from pathlib import Path
 from django.db.migrations.recorder import MigrationRecorder
 from django.db.models import Min
 
-from connections_app.agents.uploads import stored_checkpoints, unfinished_checkpoints
+from connections_app.agents.uploads import stored_checkpoints, stored_logs, unfinished_checkpoints
 from connections_app.checkpoints.copying import without_job
+from connections_app.models import AgentAttempt, EngineProbe
 from jobs_app.code.storage import archives_in_folder, delete_unless_stored, unfinished_uploads, without_row
 from jobs_app.job_archive import unfinished_archives
+from jobs_app.models import Attempt
 from operations.backup import unfinished_backups
 from operations.job_file_retention import FilesLeft
 
@@ -100,8 +102,19 @@ def _delete(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def _without_attempt(folders: Sequence[Path]) -> list[Path]:
+    """Those of attempts that are gone, or of jobs whose files were deleted; tests of engines have negative numbers."""
+    of = {int(path.name): path for path in folders}
+    kept = Attempt.objects.filter(pk__in=of, job__files_deleted_at=None).values_list("pk", flat=True)
+    at_agents = AgentAttempt.objects.filter(attempt__in=of).values_list("attempt", flat=True)
+    probes = EngineProbe.objects.filter(pk__in=[-one for one in of]).values_list("pk", flat=True)
+    needed = {*kept, *at_agents, *(-pk for pk in probes)}
+    return [path for attempt, path in of.items() if attempt not in needed]
+
+
 FILE_RULES = (
     FileRule("archives of checkpoints of no job", stored_checkpoints, without_job, _delete),
+    FileRule("logs of machines that no attempt has", stored_logs, _without_attempt, _delete),
     FileRule("files of code without a record", archives_in_folder, without_row, delete_unless_stored),
     FileRule("unfinished uploads, archives and backups", _unfinished, list, _delete),
 )

@@ -13,6 +13,7 @@ from django.db.models.functions import Cast, Coalesce
 from django.utils import timezone
 
 from cluster_app.models import Engine
+from connections_app.agents.uploads import discard as discard_received
 from connections_app.checkpoints.copying import drop_copy
 from connections_app.checkpoints.listing import has_archive
 from connections_app.engine_registry import engine_named
@@ -91,18 +92,30 @@ def discard_files(jobs: QuerySet[Any]) -> FilesLeft:
     """Have the engines remove the files of the jobs; those of an engine that does not answer wait for the next time."""
     left: set[str] = set()
     faults: list[str] = []
-    for engine, wanted in _by_engine(Attempt.objects.filter(job__in=jobs)).items():
+    attempts = Attempt.objects.filter(job__in=jobs)
+    for engine, wanted in _by_engine(attempts).items():
         try:
             engine_named(engine).discard(wanted)
         except EngineError as error:
             log.warning("files of jobs of the engine %s could not be deleted: %s", engine, error)
             left |= wanted.keys()
             faults.append(f"{engine}: {error}")
+    _discard_of_deleted_engines(attempts)
     gone = jobs.exclude(pk__in=left)
     for job in gone.filter(continues__isnull=False).values_list("pk", flat=True):  # it may never have been launched
         drop_copy(job)
     gone.update(files_deleted_at=timezone.now())
     return FilesLeft(len(left), " ".join(faults))
+
+
+def _discard_of_deleted_engines(attempts: QuerySet[Attempt]) -> None:
+    """Remove what machines have sent to the service: their engine, which did so, may have been deleted since."""
+    of_deleted = attempts.exclude(engine__in=Engine.objects.values("name"))
+    wanted: dict[UUID, list[int]] = defaultdict(list)
+    for job, attempt in of_deleted.values_list("job", "pk"):
+        wanted[job].append(attempt)
+    for job, those in wanted.items():
+        discard_received(str(job), those)
 
 
 def _sizes_at(engine: str, wanted: Mapping[str, list[int]]) -> Mapping[str, int]:

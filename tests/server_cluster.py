@@ -18,14 +18,17 @@ class Cluster:
         self.service, self.network, self._runtime = service, network, runtime
         self.servers: list[AgentProcess] = []
 
-    def add(self, agent: AgentProcess, *, gpus: int = 2) -> None:
+    def add(self, agent: AgentProcess, *, gpus: int = 2, enter: tuple[str, ...] = ()) -> None:
+        """`enter`: command that enters the server's own mounts."""
         number = len(self.servers) + 1
         self.network.add(number)
-        agent.url, agent.prefix = self.network.url(number), self.network.prefix(number)
+        agent.url, agent.prefix = self.network.url(number), (*self.network.prefix(number), *enter)
         more = ["--gpus", f"k80:{gpus}", "--address", self.network.address(number), "--job-path", str(self._runtime)]
         done = agent.install(f"gpu{number}", *more)
         assert done.returncode == 0, done.stdout + done.stderr
         assert f"gpu{number} has joined" in done.stdout
+        if enter:
+            agent.prefix = (*agent.prefix, "env", "-C", str(agent.program))  # one who enters is in the root folder
         agent.start()
         self.servers.append(agent)
 

@@ -14,6 +14,8 @@ SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10")
 TIMEOUT_S = 120
 INSTALL_TIMEOUT_S = 600
 SSH_FAILED = 255
+SYSTEM_NUMBERS = range(100, 1000)
+"""Of accounts that `useradd --system` creates."""
 TOKEN_FILE = "/run/motley-join-token"  # noqa: S105 - its path
 
 
@@ -28,6 +30,8 @@ class Found(NamedTuple):
     """What is in order."""
     faults: Sequence[str] = ()
     """What is not, each with its remedy."""
+    taken: Collection[int] | None = None
+    """Numbers of its accounts of the system; None: a service of 0.3 or older, whose servers are not told a number."""
 
 
 def name_of(destination: str) -> str:
@@ -77,7 +81,7 @@ def found_in(destination: str, done: "subprocess.CompletedProcess[str]") -> Foun
         return Found(destination, name, faults=[_why_not(destination, done)])
     said = [(one["passed"], f"{one['name']}: {one['said']}") for one in checks]
     lines, faults = ([text for passed, text in said if passed is wanted] for wanted in (True, False))
-    return Found(destination, name, tuple(told["uuids"]), told["job_uid"], lines, faults)
+    return Found(destination, name, tuple(told["uuids"]), told["job_uid"], lines, faults, told.get("taken"))
 
 
 def faults_among(servers: Sequence[Found], nodes: Collection[str]) -> dict[str, list[str]]:
@@ -97,7 +101,27 @@ def faults_among(servers: Sequence[Found], nodes: Collection[str]) -> dict[str, 
                 found[one.destination].append(
                     f"{text} (usermod -u {usual}), or files on shared storage are not its own."
                 )
+    number = number_for(servers)
+    for one in servers:
+        if one.job_uid is None and number in (one.taken or ()):
+            found[one.destination].append(
+                f"account: the account of jobs is to have the number {number}, as on others, which another account has "
+                f"here: give that one another (usermod -u), or name an account with --job-user that all can have."
+            )
     return {destination: faults for destination, faults in found.items() if faults}
+
+
+def number_for(servers: Sequence[Found]) -> int | None:
+    """Number of the account of jobs for the servers that have none yet; None where none is to be created. Pure.
+
+    That of the others, or the highest that no account has on any of them, as `useradd --system` takes it on one.
+    """
+    if all(one.job_uid is not None for one in servers) or any(one.taken is None for one in servers):
+        return None
+    if known := {one.job_uid for one in servers if one.job_uid is not None}:
+        return min(known)
+    taken = {number for one in servers for number in one.taken or ()}
+    return next((number for number in reversed(SYSTEM_NUMBERS) if number not in taken), None)
 
 
 def look_again(destination: str, url: str, token: str, options: Sequence[str]) -> Found:

@@ -5,11 +5,13 @@ from connections_app.models import Agent
 from engines.agent.messages import VERSION
 from jobs_app.models.team import digest_of
 
+OF_EACH_MESSAGE = ("name", "machine", "site", "trusted", "engine")
+"""To make the query of all columns takes longer than to run it, and agents send 40 messages a second."""
+
 
 def agent_of(text: str) -> Agent:
     """The machine with this token; raises `NoSuchAgent`."""
-    found = Agent.objects.short().defer("node_report").filter(digest=digest_of(text), revoked_at=None)
-    agent = found.select_related("engine").first()
+    agent = Agent.objects.only(*OF_EACH_MESSAGE).filter(digest=digest_of(text), revoked_at=None).order_by().first()
     if agent is None:
         raise NoSuchAgent("The token of this machine is unknown or revoked.")
     return agent

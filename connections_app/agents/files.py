@@ -22,6 +22,7 @@ from connections_app.agents.sessions import new_socket
 from connections_app.agents.uploads import checkpoints_of
 from engines.agent.codec import BadMessage, decode
 from engines.agent.files import Answer, Question
+from engines.job_files import MOST_BYTES
 from engines.protocol import EngineError, JobFile, NoSuchFile, OpenedFile
 from engines.sessions.meeting import listened
 
@@ -32,6 +33,7 @@ SILENT_S = 20
 ARCHIVE = "checkpoints.tar.gz"
 LONGEST_LINE = 4 << 20
 """A list of the most names that a folder is read for, each of 255 bytes that are no letters: some 2 MB."""
+IMPOSSIBLE = "The server {} told a size that no file has: look at its agent, or ask an administrator."
 NOT_OPENED = "The server {} did not answer: its agent is busy, or of another release. Try again."
 MOST_WAITING, MOST_FOR_A_SERVER = 4, 3
 """Each keeps a thread of this web process, until the answer is here. One person has two (`server_files`)."""
@@ -97,6 +99,8 @@ def answer_to(connection: socket.socket, question: Question, server: str, until_
         raise NoSuchFile
     if answer.fault:
         raise EngineError(answer.fault)
+    if not all(0 <= size <= MOST_BYTES for size in (answer.size, *(one.size for one in answer.files))):
+        raise EngineError(IMPOSSIBLE.format(server))
     return answer
 
 

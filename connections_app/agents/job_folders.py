@@ -3,6 +3,7 @@
 Their agents tell them again and again, so that a server which was away is told later what is to go.
 """
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
@@ -10,7 +11,11 @@ from django.db.models import Max, Q
 
 from connections_app.agents.sessions import attempts_asked_for
 from connections_app.models import Agent, AgentAttempt
+from engines.agent.messages import Sync
+from engines.job_files import MOST_BYTES
 from jobs_app.models import Attempt, Job
+
+log = logging.getLogger(__name__)
 
 
 def attempts_to_keep(agent: Agent, over: Sequence[AgentAttempt]) -> list[int]:
@@ -40,22 +45,48 @@ def kept_rows_asked_for(agent: Agent) -> list[AgentAttempt]:
     return list(agent.attempts.filter(attempt__in=asked, kept=True)) if asked else []
 
 
-def follow_folders(agent: Agent, told: Mapping[str, int]) -> list[str]:
+def follow_folders(agent: Agent, message: Sync) -> list[str]:
     """Note the sizes of folders that the agent has without an attempt; the jobs whose folders it is to remove."""
+    told = message.kept
     jobs = {one: job for one in told if (job := _uuid_of(one)) is not None}
+    if agent.site and message.kept_after is not None:
+        _note_missing(agent, message, jobs.values())
     if not jobs:
         return []
     rows = list(agent.attempts.filter(Q(forgotten=False) | Q(kept=True), job__in=jobs.values()))
-    _store_sizes([row for row in rows if row.kept and row.kept_bytes is None], told)
+    _store_sizes([row for row in rows if row.kept and not row.kept_bytes], told)
     here = {row.job for row in rows}
     return [one for one, job in jobs.items() if job not in here]
+
+
+def _note_missing(agent: Agent, message: Sync, there: Collection[UUID]) -> None:
+    """Note that folders which the message does not name, and would if they were there, have nothing.
+
+    They stay kept: a folder that is there again, as of a disk that was mounted late, is not removed for that.
+    A job with an attempt on the server has its folder, which is not told.
+    """
+    unmeasured = agent.attempts.filter(kept=True, kept_bytes=None).exclude(job__in=there)
+    if message.kept_after and (after := _uuid_of(message.kept_after)) is not None:
+        unmeasured = unmeasured.filter(job__gt=after)
+    if not message.kept_to_the_end:
+        unmeasured = unmeasured.filter(job__lt=max(there)) if there else unmeasured.none()
+    here = agent.attempts.filter(forgotten=False).values("job")
+    held = agent.attempts.filter(attempt__in=[one.report.attempt for one in message.attempts]).values("job")
+    unmeasured.exclude(job__in=here).exclude(job__in=held).update(kept_bytes=0)
 
 
 def _store_sizes(rows: Collection[AgentAttempt], told: Mapping[str, int]) -> None:
     known = [row for row in rows if told[str(row.job)] >= 0]
     for row in known:
-        row.kept_bytes = told[str(row.job)]
+        row.kept_bytes = _possible(row, told[str(row.job)])
     AgentAttempt.objects.bulk_update(known, ["kept_bytes"])
+
+
+def _possible(row: AgentAttempt, told: int) -> int:
+    """The size, as far as a folder can have it: sums of those of a team must fit into their columns."""
+    if told > MOST_BYTES:
+        log.warning("%s tells %d bytes of the job %s: no folder has so many", row.agent, told, row.job)
+    return min(told, MOST_BYTES)
 
 
 def _uuid_of(text: str) -> UUID | None:

@@ -11,7 +11,8 @@ from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.db.models import Count, F, Q
+from django.db.migrations.recorder import MigrationRecorder
+from django.db.models import Count, F, Min, Q
 
 from audit_app.models import Action
 from audit_app.services import note
@@ -32,6 +33,7 @@ LIFETIME = timedelta(hours=24)
 LONGEST_NOTICE = timedelta(hours=24)
 LONGEST_UUID = 80
 """Of a GPU; that of its column."""
+MOST_ACCOUNT_NUMBER = 2**32 - 2
 MOST_OF_A_MACHINE = 2**31 - 1
 """CPUs, or MiB of memory: as many as their columns take."""
 
@@ -119,7 +121,7 @@ def join(text: str, joining: Joining, now: datetime) -> Agent:
     engine = _engine_of_servers() if agent.site else _engine_of_volunteer(agent)
     _register_node(agent, engine, joining)
     agent.engine, agent.digest, agent.machine, agent.joined_at = engine, digest, joining.machine, now
-    agent.trusted, agent.job_uid = agent.join_trusted, joining.job_uid
+    agent.trusted, agent.job_uid = agent.join_trusted, account_number(joining.job_uid)
     agent.node_report = encode(joining.node) | {"name": agent.name}
     agent.save()
     return agent
@@ -141,6 +143,20 @@ def try_to_join(text: str, joining: Joining, now: datetime) -> tuple[Agent, int 
             f"{usual}), or files on shared storage are not its own."
         )
     return agent, next(iter(numbers), None)
+
+
+def service_name() -> str:
+    """What tells this service from others that have, or had, its address: when its database was made.
+
+    A backup that is restored has it, too.
+    """
+    made = MigrationRecorder.Migration.objects.aggregate(at=Min("applied"))["at"]
+    return made.isoformat() if made is not None else ""
+
+
+def account_number(told: int | None) -> int | None:
+    """The number of an account as a machine tells it; None for one that Linux has not."""
+    return told if told is not None and 0 <= told <= MOST_ACCOUNT_NUMBER else None
 
 
 def _account_numbers(agent: Agent) -> dict[int, str]:

@@ -74,8 +74,11 @@ class ServerSession:
     def check(self, in_use: bool) -> bool:
         """Whether the agent is not revoked, and the attempt runs; a file may be read to its end."""
         is_valid = Agent.objects.filter(pk=self._agent.pk, revoked_at=None).exists()
-        runs = self._waiting.of_files or Attempt.objects.live().filter(pk=self._waiting.attempt).exists()
-        return is_valid and runs
+        return is_valid and self.runs()
+
+    def runs(self) -> bool:
+        """Whether the attempt runs, where that matters."""
+        return self._waiting.of_files or Attempt.objects.live().filter(pk=self._waiting.attempt).exists()
 
 
 def attempts_asked_for() -> list[int]:

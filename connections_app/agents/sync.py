@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from time import monotonic
 from typing import Any, NamedTuple
 
 from django.conf import settings
@@ -18,6 +19,7 @@ from cluster_app.errors import NotLentNow
 from cluster_app.models import Node
 from cluster_app.services import drain, resume
 from connections_app.agents.job_folders import attempts_to_keep, follow_folders, kept_before, kept_rows_asked_for
+from connections_app.agents.join_agent import account_number
 from connections_app.agents.sessions import orders_of
 from connections_app.agents.updates import program_for
 from connections_app.errors import ForkedAgent
@@ -40,6 +42,30 @@ SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 5.0
 OVER = (Phase.ENDED, Phase.LOST)
 REMOTE = Path("at-the-service")
 """In the place of a path that the agent does not need: it fetches the file by the number of its attempt."""
+
+
+OF_EACH_MESSAGE = (
+    *("name", "site", "trusted", "engine", "left_at", "heard", "answers"),
+    *("program", "update_to", "update_fault", "update_tries"),
+)
+"""To make the query of all columns takes longer than to run it."""
+COUNTED_EVERY_S = 5.0
+
+
+class KnownAgents:
+    """How many machines have joined, counted every few seconds: it sets their pace alone."""
+
+    def __init__(self) -> None:
+        self._number, self._until_s = 0, 0.0
+
+    def number(self) -> int:
+        if monotonic() >= self._until_s:
+            self._number = Agent.objects.filter(engine__isnull=False, revoked_at=None).count()
+            self._until_s = monotonic() + COUNTED_EVERY_S
+        return self._number
+
+
+agents_known = KnownAgents()
 
 
 class AgentState(NamedTuple):
@@ -66,7 +92,7 @@ def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
 
     Raises `ForkedAgent` if another copy of the machine has had a later answer.
     """
-    agent = Agent.objects.defer("findings", "gpu_readings", "node_report").select_for_update().get(pk=agent.pk)
+    agent = Agent.objects.only(*OF_EACH_MESSAGE).select_for_update().get(pk=agent.pk)
     mark = _follow_marks(agent, told.heard)
     news_of_server = _news_of_server(agent, told.condition, now) if told.condition is not None else {}
     news_of_gpus = {"gpu_readings": encode(told.gpus), "gpus_read": F("gpus_read") + 1} if told.gpus else {}
@@ -101,7 +127,7 @@ def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
         tries=agent.update_tries,
         forget=answer.forget,
         keep=[*kept, *kept_before(agent, [one for one in answer.forget if one not in rows])],
-        discard=follow_folders(agent, told.kept),
+        discard=follow_folders(agent, told),
         may_go=may_go and not rows.keys() - {*answer.forget},
         mark=mark,
     )
@@ -126,6 +152,7 @@ def _news_of_server(agent: Agent, condition: Condition, now: datetime) -> dict[s
     A fault of an update from before an administrator had it tried again is none any more.
     """
     fault = condition.update_fault if condition.tries is None or condition.tries >= agent.update_tries else ""
+    job_uid = account_number(condition.job_uid)
     findings = [replace(one, name=one.name[:20], said=one.said[:500]) for one in condition.findings[:MOST_FINDINGS]]
     return {
         "release": condition.release[:40],
@@ -134,6 +161,7 @@ def _news_of_server(agent: Agent, condition: Condition, now: datetime) -> dict[s
         "findings": encode(findings),
         "checked_at": now,
         "update_fault": fault[:500],
+        **({"job_uid": job_uid} if job_uid is not None else {}),
     }
 
 
@@ -277,7 +305,10 @@ def _follow_leaving(agent: Agent, notice: timedelta | None, now: datetime) -> bo
 
     One that an administrator has taken out of service stays so, with its reason.
     """
-    node = Node.objects.filter(engine=agent.engine, name=agent.name).first()
+    of_agent = Node.objects.filter(engine__agents=agent.pk, name=agent.name)
+    if notice is None and agent.left_at is None:  # as in nearly all messages
+        of_agent = of_agent.filter(reason=LEAVING)
+    node = of_agent.first() if notice is not None or of_agent.exists() else None
     if node is None:
         return notice is not None
     if notice is None:
@@ -304,5 +335,5 @@ def _pause(rows: Collection[AgentAttempt]) -> timedelta:
     """Until the next message: short where a rank is ready, and waits for the others of its gang."""
     if any(row.ready_at and not (row.go_at or row.stop_reason) for row in rows):
         return timedelta(seconds=SHORTEST_PAUSE_S)
-    pause_s = Agent.objects.filter(engine__isnull=False, revoked_at=None).count() / AGENTS_PER_SECOND
+    pause_s = agents_known.number() / AGENTS_PER_SECOND
     return timedelta(seconds=min(max(pause_s, SHORTEST_PAUSE_S), LONGEST_PAUSE_S))

@@ -21,6 +21,7 @@ from connections_app.agents.silence import is_heard
 from connections_app.errors import AgentRefused
 from connections_app.models import Agent
 
+OF_UPDATES = ("name", "program", "update_to", "told", "heard_at")
 LATE_AFTER = timedelta(minutes=15)
 """An agent tries a change again a minute after a fault that may pass, and goes back after another."""
 LATE = (
@@ -49,7 +50,7 @@ def next_to_update(servers: Sequence[Server], program: str) -> int | None:
 
 def server_to_update() -> int | None:
     """The server that changes next to the program of this service; None: none does now."""
-    found = [Server(one.pk, one.program, one.update_to, is_heard(one)) for one in _agents()]
+    found = [Server(one.pk, one.program, one.update_to, is_heard(one)) for one in _agents().only(*OF_UPDATES)]
     return next_to_update(found, program_digest()) if found else None
 
 

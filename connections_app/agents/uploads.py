@@ -183,6 +183,12 @@ def attempt_folder(attempt: int) -> AttemptFolder:
     return AttemptFolder(agent_root() / "attempts" / str(int(attempt)))
 
 
+def stored_logs() -> Iterator[Path]:
+    """Folders with logs of attempts, named by their numbers."""
+    folders = (agent_root() / "attempts").glob("*")
+    return (path for path in folders if path.name.removeprefix("-").isdecimal())
+
+
 def checkpoints_of(job: UUID) -> Path:
     """Archive of the job's checkpoints; it need not exist."""
     return agent_root() / "checkpoints" / f"{job}{ARCHIVE}"

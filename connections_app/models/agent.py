@@ -5,6 +5,7 @@ from datetime import datetime
 from django.contrib.auth.models import User
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Cast
 from django.utils import timezone
 
 from cluster_app.models import SUSPECT_AFTER, Engine
@@ -16,10 +17,17 @@ LONG = ("findings", "answers", "gpu_readings")
 LONG_OF_ITS_AGENT = tuple(f"agent__{name}" for name in LONG)
 
 
+OF_REPORTS = ("name", "site", "engine", "joined_at", "told", "heard_at", "revoked_at", "fault", "fault_at")
+
+
 class AgentQuerySet(models.QuerySet["Agent"]):
     def short(self) -> "AgentQuerySet":
         """Without the long columns, which are read when they are asked for."""
         return self.defer(*LONG)
+
+    def reporting(self) -> "AgentQuerySet":
+        """With the columns of which reports of nodes are made alone; the machine's own report is left as text."""
+        return self.only(*OF_REPORTS).annotate(report_text=Cast("node_report", models.TextField()))
 
     def visible_to(self, user: User) -> "AgentQuerySet":
         """Machines of the user's teams; staff see all."""

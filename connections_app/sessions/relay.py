@@ -22,7 +22,8 @@ log = logging.getLogger(__name__)
 
 READ_BYTES = 64 * 1024
 POLL_S = 1.0
-CHECK_EVERY_S = 60.0
+CHECK_EVERY_S, ENDS_WITHIN_S = 60.0, 3.0
+"""Whether the session may go on costs more than whether its attempt runs, which ends it soon."""
 MOST_FAILED_CHECKS = 5
 """In a row, as while the database restarts; then the session ends."""
 END_WITHIN_S = 10.0
@@ -48,6 +49,9 @@ class WebSocket(Protocol):
 class Relay:
     """One session; `check` is called every minute with whether it was used, and returns whether it may continue.
 
+    `runs` is called every few seconds in which no byte moves: whether that in which the session is has not ended.
+    While a slow reader has yet to take the last output, the end waits for the next `check`.
+
     `to_the_end`: what the other side has sent before its end is still given to the process, however slowly that reads,
     which then ends the session. So it is at the end of a server: its agent has sent the last of a rank and gone, long
     before a person has read it. A client that goes has nothing more to say.
@@ -59,13 +63,15 @@ class Relay:
         *,
         idle: timedelta,
         check: Callable[[bool], Awaitable[bool]],
+        runs: Callable[[], Awaitable[bool]] | None = None,
         to_the_end: bool = False,
     ) -> None:
         self._websocket, self._check, self._to_the_end = websocket, check, to_the_end
+        self._runs = runs
         self._idle_s = idle.total_seconds()
         self._active_at_s = monotonic()
         self._failed_checks = 0
-        self._gone = False
+        self._gone = self._is_sending = False
         self._unread: deque[bytes] = deque()
         self._unread_bytes, self._full_since_s = 0, 0.0
         self._changed = asyncio.Event()
@@ -100,7 +106,7 @@ class Relay:
 
     async def _reason_to_end(self, ends: set[asyncio.Task[None]]) -> tuple[int, str]:
         """Wait for the end of the session, that of the first of these: code and words for the client."""
-        check_at_s = monotonic() + CHECK_EVERY_S
+        check_at_s, look_at_s = monotonic() + CHECK_EVERY_S, monotonic() + ENDS_WITHIN_S
         while not (await asyncio.wait(ends, timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED))[0]:
             now_s = monotonic()
             if now_s - self._active_at_s > self._idle_s:
@@ -111,6 +117,10 @@ class Relay:
                 check_at_s = now_s + CHECK_EVERY_S
                 if not await self._may_go_on(in_use=now_s - self._active_at_s < CHECK_EVERY_S):
                     return POLICY, "no longer permitted"
+            if now_s > look_at_s:
+                look_at_s = now_s + ENDS_WITHIN_S
+                if self._is_still(now_s) and not await self._still_runs():
+                    return NORMAL, "the attempt has ended"
         return NORMAL, "the client has gone" if self._gone else "the session has ended"
 
     async def _may_go_on(self, *, in_use: bool) -> bool:
@@ -122,6 +132,18 @@ class Relay:
             return self._failed_checks < MOST_FAILED_CHECKS
         self._failed_checks = 0
         return permitted
+
+    def _is_still(self, now_s: float) -> bool:
+        """Whether nothing is on its way."""
+        return not self._is_sending and not self._unread_bytes and now_s - self._active_at_s >= ENDS_WITHIN_S
+
+    async def _still_runs(self) -> bool:
+        """Whether it runs, as far as the database says: while that does not answer, `check` counts how long."""
+        try:
+            return self._runs is None or await self._runs()
+        except Exception:
+            log.exception("whether the attempt of a session runs is not known")
+            return True
 
     async def _receive(self, first: bytes) -> None:
         """Keep what the client sends until the process reads it, so that its end is seen meanwhile."""
@@ -171,8 +193,10 @@ class Relay:
     async def _output(self, process: Process) -> None:
         assert process.stdout is not None  # noqa: S101 - a pipe
         while data := await process.stdout.read(READ_BYTES):
+            self._is_sending = True
             with suppress(OSError) if self._to_the_end else nullcontext():  # it has gone, and the rest is still read
                 await self._websocket.send(data)
+            self._is_sending = False
             self._active_at_s = monotonic()
 
     async def _close(self, code: int, words: str) -> None:

@@ -31,6 +31,9 @@ class Session(Protocol):
     def check(self, in_use: bool) -> bool:
         """Record the use of the session; returns whether it may continue."""
 
+    def runs(self) -> bool:
+        """Whether that in which the session is has not ended: asked often, in one query."""
+
 
 class SessionResponse(HttpResponse):
     """In place of a response: the server of long requests accepts the WebSocket, and calls `give_back` at the end."""

@@ -21,6 +21,7 @@ from engines.agent.checkpoint_uploads import USUAL, CheckpointUploads, UploadRat
 from engines.agent.checks import Asked, uid_of
 from engines.agent.condition import Conditions
 from engines.agent.connection import Connection, Refused, Unheard, checked_url
+from engines.agent.jobs_of_others import Owner, leave_to_others, note_owner
 from engines.agent.machine import EmulatedGpus, MachineReports, machine_digest, machine_report
 from engines.agent.messages import VERSION, Joining, Lending
 from engines.agent.network import OwnNetwork
@@ -112,10 +113,14 @@ def join(given: argparse.Namespace) -> int:
         create_accounts=given.create_accounts,
         site=joined.site,
     )
+    left = leave_to_others(given.state, Owner(url=given.url, service=joined.service))
     mark_path(given.state).unlink(missing_ok=True)
     write_json(_identity_path(given.state), identity)
     _token_path(given.state).unlink()  # one that joins anew has a new one
     print(f"{joined.node} has joined {given.url} with {len(found.gpus)} x {found.gpu_type}.")  # noqa: T201
+    if left:
+        where = given.state / "engine" / "jobs"
+        print(f"{len(left)} folders of jobs of another service stay in {where}: remove them by hand.")  # noqa: T201
     return 0
 
 
@@ -131,6 +136,8 @@ def run(given: argparse.Namespace) -> int:
     given.job_path = given.job_path or identity.get("job_path", "")
     given.create_accounts = given.create_accounts or identity.get("create_accounts", False)
     with _only_one(given.state):
+        with suppress(OSError):  # of a full disk: the next start does it
+            note_owner(given.state, identity["url"])
         with suppress(FileNotFoundError):
             leave_path(given.state).unlink()  # of the time before
         hooks = GpuHooks(given.gpu_hook_before, given.gpu_hook_after, given.gpu_hook_timeout.total_seconds())

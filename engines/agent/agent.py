@@ -9,6 +9,7 @@ import logging
 import signal
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -77,6 +78,7 @@ class Agent:
         self._told: dict[int, tuple[Phase, bool]] = {}
         self._is_answered = False
         self._shares: dict[int, NodeShare] = {}
+        self._shown: str | None = None
 
     def run(self) -> int:
         """Work until the machine has left; returns the exit status of the process.
@@ -170,18 +172,35 @@ class Agent:
         asked_at_s, self._told = seconds_since_boot(), self._state()
         orders = self._connection.sync(self._news())
         self._is_answered = True
-        self._keep_mark(orders.mark)
+        is_kept = self._keep_mark(orders.mark)
         self._lease.renew(asked_at_s, orders.lease.total_seconds())
         self._heard.set()
         self._updates.heard()
         self._pause_s = orders.pause.total_seconds()
-        self._obey(orders)
+        self._obey(orders if is_kept else replace(orders, launches=()))
         return orders.may_go and self._leave.exists()
 
-    def _keep_mark(self, mark: str) -> None:
-        """Store the mark before it is shown: with an older one after a power loss, we would pass for a copy of us."""
-        write_json(self._mark, mark)
-        sync_folder(self._mark.parent)
+    def _keep_mark(self, mark: str) -> bool:
+        """Store the mark before it is shown: with an older one after a power loss, we would pass for a copy of us.
+
+        Returns whether it is stored. On a full disk it is not: the mark of before is shown again, which the service
+        takes, and stops and removals are obeyed, which make room. A copy of this machine would show that mark, too,
+        so that nothing is started then.
+        """
+        try:
+            write_json(self._mark, mark)
+            sync_folder(self._mark.parent)
+        except OSError as error:
+            log.warning("the mark of the answer could not be stored, and no job is started here: %s", error)
+            return False
+        self._shown = mark
+        return True
+
+    def _mark_to_show(self) -> str:
+        """The last mark that is on the disk for certain."""
+        if self._shown is None:
+            self._shown = read_json(self._mark) or ""
+        return self._shown
 
     def _news(self) -> Sync:
         fetching = self._transfers.fetching
@@ -189,6 +208,7 @@ class Agent:
         waiting = [AttemptNews(AttemptReport(attempt, Phase.LAUNCHING), fetching=True) for attempt in fetching]
         node = self._describe()
         condition = self._condition(node)
+        kept = self._kept.part() if condition is not None else None
         return Sync(
             VERSION,
             machine_digest(),
@@ -197,8 +217,10 @@ class Agent:
             leaving=self._leaving(),
             gpus=self._read_gpus(node),
             condition=condition,
-            kept=self._kept.part() if condition is not None else {},
-            heard=read_json(self._mark) or "",
+            kept=kept.sizes if kept is not None else {},
+            kept_after=kept.after if kept is not None else None,
+            kept_to_the_end=kept is not None and kept.is_last,
+            heard=self._mark_to_show(),
         )
 
     def _news_of(self, report: AttemptReport) -> AttemptNews:

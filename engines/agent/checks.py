@@ -24,6 +24,8 @@ LEAST_FREE_GIB = 5.0
 MOST_CLOCK_S = 60.0
 TIMEOUT_S = 10.0
 GIB = 1 << 30
+SYSTEM_NUMBERS = range(100, 1000)
+"""Of accounts that `useradd --system` creates."""
 
 
 class Asked(NamedTuple):
@@ -186,6 +188,22 @@ def _account_fault(asked: Asked, facts: Facts) -> str:
         said = f"{asked.job_user!r} is not a valid user name"
         return f"{said}: use lower-case letters, digits, - and _ for --job-user."
     return ""
+
+
+def number_check(asked: Asked, facts: Facts, number: int | None) -> Iterator[Check]:
+    """What is wrong where the account of jobs is to be created with this number, which another one has."""
+    if number is None or facts.job_uid is not None or not facts.is_root:
+        return
+    with suppress(KeyError):
+        owner = pwd.getpwuid(number).pw_name
+        said = f"The account {asked.job_user} of jobs is to have the number {number}, as on the other servers"
+        remedy = f"give {owner} another (usermod -u), or name an account with --job-user that all servers can have"
+        yield Check(name="account", passed=False, said=f"{said}, and {owner} has it here: {remedy}.")
+
+
+def system_numbers() -> list[int]:
+    """Numbers of accounts of the system that are taken here, as far as they can be listed."""
+    return sorted({one.pw_uid for one in pwd.getpwall()} & {*SYSTEM_NUMBERS})
 
 
 def _clock_against(url: str) -> tuple[str, float]:

@@ -1,5 +1,6 @@
 """Messages as JSON: dataclasses are encoded by their fields and decoded by their types, which checks every value."""
 
+import re
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -12,6 +13,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 Message = TypeVar("Message")
 AS_IT_IS = frozenset({str, int, float, bool, type(None)})
+NOT_STORABLE = re.compile("[\0\ud800-\udfff]")
 GREATEST_INTEGER = 2**63 - 1
 """Larger ones, and numbers as 1e999, which Python reads as infinite, have no place in databases."""
 
@@ -57,7 +59,9 @@ def decode(kind: type[Message], raw: Any) -> Message:
 
 
 def _decoded(kind: Any, raw: Any, place: str) -> Any:
-    origin, inner = get_origin(kind), get_args(kind)
+    if kind in AS_IT_IS:
+        return _plain(kind, raw, place)
+    origin, inner = _parts_of(kind)
     if origin in (Union, types.UnionType):
         return _any_of(inner, raw, place)
     if origin is not None and issubclass(origin, Mapping):
@@ -125,12 +129,17 @@ def _key(kind: Any, name: str, place: str) -> Any:
 
 def _is_storable(text: str) -> bool:
     """Whether databases can store the text: no zero character, and no lone surrogate."""
-    return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
+    return NOT_STORABLE.search(text) is None
 
 
 def _check(holds: bool, place: str, expected: str) -> None:
     if not holds:
         raise BadMessage(place, expected)
+
+
+@cache
+def _parts_of(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+    return get_origin(kind), get_args(kind)
 
 
 @cache

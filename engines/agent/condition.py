@@ -49,9 +49,11 @@ class Conditions:
 
     def _look(self) -> Condition:
         program, node = self._program, self._node
-        findings = []
+        findings, job_uid = [], None
         if self._asked is not None:
             facts = facts_with(node if not self._asked.emulated else None, self._asked)
             alone = facts._replace(joined_url=None)  # all checks, those that an update leaves out, too
+            job_uid = facts.job_uid
             findings = [Finding(one["name"], one["passed"], one["said"]) for one in checks_of(self._asked, alone)]
-        return Condition(program.release, program.digest, platform.python_version(), findings, *self._failure())
+        python, failure = platform.python_version(), self._failure()
+        return Condition(program.release, program.digest, python, findings, *failure, job_uid=job_uid)

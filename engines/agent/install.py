@@ -18,7 +18,7 @@ from pathlib import Path
 
 from engines.accounts import ensure_account
 from engines.agent.__main__ import join_token
-from engines.agent.checks import Asked, Check, Facts, checks_of, facts_of, host_name
+from engines.agent.checks import Asked, Check, Facts, checks_of, facts_of, host_name, number_check, system_numbers
 from engines.agent.connection import Connection, Refused, Unheard, checked_url
 from engines.agent.machine import EmulatedGpus, machine_digest
 from engines.agent.messages import VERSION, Joined, Joining
@@ -52,6 +52,8 @@ Delegate=yes
 WantedBy=multi-user.target
 """
 FAILED = 1
+MOST_NUMBER = 2**32 - 2
+"""Of an account of Linux."""
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -61,9 +63,12 @@ def main(words: Sequence[str] | None = None) -> int:
     checks = [*checks_of(asked, facts)]
     joined, more = _asked_of_service(given, facts, is_in_order=all(one["passed"] for one in checks))
     checks += more
+    job_uid = joined.job_uid if joined is not None and joined.job_uid is not None else given.job_uid
+    checks += number_check(asked, facts, job_uid)
     if given.json:
-        found = {"host": host_name(), "uuids": facts.uuids, "job_uid": facts.job_uid, "checks": checks}
-        print(json.dumps(found))  # noqa: T201
+        accounts = {"job_uid": facts.job_uid, "taken": system_numbers()}
+        found = {"host": host_name(), "uuids": facts.uuids, "checks": checks}
+        print(json.dumps(found | accounts))  # noqa: T201
     else:
         _tell(checks)
     if not all(one["passed"] for one in checks):
@@ -72,10 +77,17 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         if given.check:
             return 0
-        return _update(given) if facts.has_joined(given.url) else _install(given, joined.job_uid if joined else None)
+        return _update(given) if facts.has_joined(given.url) else _install(given, job_uid)
     except (EngineError, OSError) as error:
         sys.stderr.write(f"FAIL {error}\n")
         return FAILED
+
+
+def account_number(text: str) -> int:
+    """The number of an account, as --job-uid gives it."""
+    if not text.isdecimal() or not 0 < int(text) <= MOST_NUMBER:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of an account: give one from 1 to {MOST_NUMBER}")
+    return int(text)
 
 
 def _token_faults(given: argparse.Namespace) -> Iterator[Check]:
@@ -176,6 +188,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="what was found as JSON")
     parser.add_argument("--address", default="", help="on the network that trainings use; default: that to the service")
     parser.add_argument("--job-user", default="motley-job", help="account of jobs that name none; default motley-job")
+    parser.add_argument("--job-uid", type=account_number, help="number of that account where it is created")
     parser.add_argument("--job-path", default="", help="put before the PATH of jobs: where their python is")
     parser.add_argument("--gpus", default="", help="emulated GPUs for a trial, as k80:4")
     parser.add_argument("--prefix", type=Path, default=PREFIX, help=f"folder of the program; default {PREFIX}")

@@ -52,6 +52,8 @@ class Joined:
     """Whether it is one of the site's own servers: its agent may be restarted without moving its jobs away."""
     job_uid: int | None = None
     """Number of the account of jobs on the other servers; None: none has said it."""
+    service: str = ""
+    """Name of the service's database; empty: an older service."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,8 @@ class Condition:
     """Why the last change to another program was taken back; empty: none was."""
     tries: int | None = None
     """How often an administrator had asked for another try when that one was made; None: an agent without tries."""
+    job_uid: int | None = None
+    """Number of the account of jobs that name none; None: it is not there, or the agent is an older one."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +111,11 @@ class Sync:
     """None: nothing new is known of it."""
     kept: Mapping[str, int] = field(default_factory=dict)
     """Jobs that have a folder here and no attempt any more, with its bytes, or -1 while these are not known. Some of
-    them, once a minute."""
+    them, once a minute, in the order of their names."""
+    kept_after: str | None = None
+    """With `kept`: it has all of these jobs from the one after this on; None: that is not said."""
+    kept_to_the_end: bool = False
+    """Whether it has all of them after that, and not those alone that come before the last it names."""
     heard: str = ""
     """Mark of the last answer that the agent has stored. A copy of the machine cannot have those of later answers."""
 

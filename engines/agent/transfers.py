@@ -10,6 +10,7 @@ from time import monotonic
 
 from engines.agent.checkpoint_uploads import FAILED_PAUSE_S, TOO_LARGE_PAUSE_S, CheckpointUploads
 from engines.agent.connection import UNAUTHORIZED, ArchiveTooLarge, Connection, Refused, Unheard
+from engines.agent.jobs_of_others import jobs_of_others
 from engines.agent.network import Network
 from engines.attempt_files import AttemptFolder, write_json
 from engines.gpu_readings import GpuReader
@@ -44,7 +45,7 @@ class Transfers:
         network: Callable[[], Network] | None = None,
     ) -> None:
         self._folder, self._connection, self._engine, self._may_start = folder, connection, engine, may_start
-        self._uploads = uploads
+        self._uploads, self._others = uploads, jobs_of_others(folder)
         self._network = network
         self._lock = threading.Lock()
         self._waiting: dict[int, Launch] = {}
@@ -99,9 +100,10 @@ class Transfers:
         return self._handed_over(attempt).exists()
 
     def forget(self, attempt: int, *, keep_job: bool = False) -> None:
-        """Remove the files of an attempt; its job's too, unless they are kept or another attempt of it is here."""
+        """Remove the files of an attempt; its job's too, unless they are kept, another attempt of it is here, or it is
+        another service's."""
         job = self._job_of(attempt)
-        if job and not keep_job and job not in self.jobs_here(but=attempt):
+        if job and not keep_job and job not in self.jobs_here(but=attempt) | self._others:
             self._engine.discard({job: [attempt]})
         else:
             shutil.rmtree(self._attempt(attempt).path, ignore_errors=True)

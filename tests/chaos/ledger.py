@@ -31,14 +31,35 @@ def write(path, text, flags):
             time.sleep(0.1)
 
 
-done = int(open(path).read()) if os.path.exists(path) else 0
+def steps_before():
+    while True:  # a file system that has vanished is waited for, too, and its folder is held then
+        try:
+            folder = os.open(os.path.dirname(path), os.O_DIRECTORY)
+            break
+        except OSError:
+            time.sleep(0.1)
+    try:
+        return int(open(os.open(os.path.basename(path), os.O_RDONLY, dir_fd=folder)).read())
+    except FileNotFoundError:
+        return 0
+
+
+def replace(path):
+    while True:
+        try:
+            return os.replace(path + ".new", path)
+        except OSError:
+            time.sleep(0.1)
+
+
+done = steps_before()
 while done < steps and not stops:
     time.sleep(step_s)
     done += 1
     # 16 bytes, so that no line crosses the border of a block: a full disk takes it whole or not at all
     write(place.format("ledger"), "%7s %7d\\n" % (os.environ["MOTLEY_ATTEMPT"], done), os.O_APPEND)
     write(path + ".new", str(done), os.O_TRUNC)
-    os.replace(path + ".new", path)
+    replace(path)
 sys.exit(0 if done >= steps else 75)
 """
 COMMAND = ["/usr/bin/python3", "-ESc", PROGRAM, str(STEPS), str(STEP_S)]

@@ -17,6 +17,8 @@ from tests.agent_process import AgentProcess, an_agent
 from tests.chaos.campaign import STANDS_STILL_S, Campaign
 from tests.chaos.in_processes.chaos_statements import OF_SERVERS
 from tests.chaos.lossy_disk import DiskFiller, LossyDisk, lossy_disk
+from tests.chaos.server_clocks import ServerClocks, server_clocks
+from tests.chaos.server_mounts import ServerMounts, server_mounts
 from tests.chaos.strikes import Strikes
 from tests.chaos.upgrades import KINDS, Upgrades
 from tests.deployment import others, told
@@ -33,9 +35,18 @@ AGENT_STILL_S = (5.0, 40.0)
 AWAY_S = (0.0, 30.0)
 """Of a server without power."""
 FULL_S = (3.0, 15.0)
+UNMOUNTED_S = (2.0, 30.0)
+SERVER_AHEAD_S = (-3600, -90, 0, 90, 3600)
+"""As from a battery that is empty, and from a step of NTP."""
 DISK_MIB = 6 * 1024
 """Sparse: a server needs 5 GiB free to be added."""
 REFUSED = 3
+NAME_STORAGE = """
+from cluster_app.models import Engine, MissingStorage, Storage
+servers = Engine.objects.get(name="servers")
+storage, _ = Storage.objects.get_or_create(name="shared", engine=servers, defaults={{"path": "{}"}})
+MissingStorage.objects.all().delete()
+"""
 FORGET_FAULTS = "from connections_app.models import Agent\nAgent.objects.update(fault='', fault_at=None)"
 HELD = """
 from connections_app.models import AgentAttempt
@@ -63,14 +74,17 @@ class OnServers(Campaign):
         disks: Sequence[LossyDisk],
         upgrades: Upgrades,
         *,
+        mounts: ServerMounts | None,
+        clocks: ServerClocks | None,
         root: Path,
         seed: int,
     ) -> None:
         super().__init__(cluster.service, root, seed=seed, strikes=strikes)
         self.running, self.cluster, self.agents, self.disks = cluster.service, cluster, agents, disks
-        self._upgrades = upgrades
+        self._upgrades, self._mounts, self._clocks = upgrades, mounts, clocks
         service = cluster.service
-        self.shared = root / "shared"
+        self.shared = mounts.kept if mounts else root / "shared"
+        self._unmounted_until_s: dict[int, float] = {}
         self._cut_until_s: dict[int, float] = {}
         self._away_until_s: dict[int, float] = {}
         self._filler = DiskFiller()
@@ -92,21 +106,31 @@ class OnServers(Campaign):
             **{name: fault for name, fault in self.faults_inside().items() if not name.startswith("fails")},
             **self.faults_of_jobs(),
         }
+        if mounts:
+            self.faults["vanished mount of a server"] = self._vanish
+        if clocks:
+            self.faults["step of a server's clock"] = self._step_clock_of_one
         if disks:
             self.faults["full disk of a server"] = self._fill
             self.faults["power loss of a server"] = self._lose_power
 
     def prepare(self) -> None:
-        self.shared.mkdir()
+        self.shared.mkdir(exist_ok=True)
         self.shared.chmod(0o777)  # of the account of jobs
-        for agent in self.agents:
-            self.cluster.add(agent, gpus=GPUS)
+        for number, agent in enumerate(self.agents, 1):
+            agent.driver = self._clocks.add(number) if self._clocks else {}
+            self.cluster.add(agent, gpus=GPUS, enter=self._mounts.add(number) if self._mounts else ())
+        self.service.python(NAME_STORAGE.format(self._storage))
         self.service.decide_every(1, min_run_s=5)
 
     def administer(self) -> None:
         """Start agents that have ended, as systemd does; links and machines come back when it is time."""
         for number in _due(self._cut_until_s):
             self.cluster.network.mend(number)
+        for number in _due(self._unmounted_until_s):
+            assert self._mounts is not None
+            self._mounts.restore(number)
+            self.service.python(NAME_STORAGE.format(self._storage))  # an administrator says that it is there again
         _due(self._away_until_s)
         for number, agent in enumerate(self.cluster.servers, 1):
             if number not in self._away_until_s and agent.process is not None and agent.process.poll() is not None:
@@ -117,7 +141,10 @@ class OnServers(Campaign):
     def restore(self) -> None:
         super().restore()
         self._filler.end()
-        for times in (self._cut_until_s, self._away_until_s):
+        for number in range(1, len(self.cluster.servers) + 1 if self._clocks else 0):
+            assert self._clocks is not None
+            self._clocks.set(number, 0)
+        for times in (self._cut_until_s, self._away_until_s, self._unmounted_until_s):
             times.update(dict.fromkeys(times, 0.0))
         self.administer()
         if self._upgrades.count:
@@ -128,7 +155,12 @@ class OnServers(Campaign):
         folder = self.shared / name
         folder.mkdir(exist_ok=True)
         folder.chmod(0o777)
-        return {"env": {"LEDGER": str(folder)}, "gpu_types": ["k80"]}
+        return {"env": {"LEDGER": str(self._storage / name)}, "mounts": ["shared"], "gpu_types": ["k80"]}
+
+    @property
+    def _storage(self) -> Path:
+        """As the servers see it."""
+        return self._mounts.path if self._mounts else self.shared
 
     def ledgers(self, job: Any) -> list[Path]:
         return sorted((self.shared / job["name"]).glob("ledger.*"))
@@ -207,6 +239,22 @@ class OnServers(Campaign):
         has_begun = number not in self._away_until_s and self._filler.begin(self.disks[number - 1].path, seconds)
         return has_begun and f"gpu{number} for {seconds:.0f} s"
 
+    def _vanish(self) -> bool | str:
+        """The shared storage is no longer mounted on a server."""
+        number, seconds = self._any(), self.random.uniform(*UNMOUNTED_S)
+        if self._mounts is None or number in self._unmounted_until_s:
+            return False
+        self._mounts.vanish(number)
+        self._unmounted_until_s[number] = time.monotonic() + seconds
+        return f"gpu{number} for {seconds:.0f} s"
+
+    def _step_clock_of_one(self) -> bool | str:
+        number, ahead_s = self._any(), self.random.choice(SERVER_AHEAD_S)
+        if self._clocks is None:
+            return False
+        self._clocks.set(number, ahead_s)
+        return f"gpu{number} is {ahead_s:+.0f} s ahead"
+
     def _restart_service(self) -> bool:
         self.pauses.go_on()
         self.running.kill()
@@ -248,6 +296,8 @@ def on_servers(seed: int, *, prepared: Path | None = None) -> Iterator[OnServers
         upgrades = Upgrades(beside)
         settings = {**strikes.environment, **terms}
         service = stack.enter_context(a_service(prepared=prepared, sources=upgrades.sources, **settings))
+        mounts = stack.enter_context(server_mounts(root))
+        clocks = server_clocks(stack.enter_context(private_folder("motley-chaos-")))
         cluster = Cluster(service, stack.enter_context(a_network(service.port)), Path("/usr/bin"))
         disks, agents = [], []
         for number in range(1, SERVERS + 1):
@@ -258,6 +308,8 @@ def on_servers(seed: int, *, prepared: Path | None = None) -> Iterator[OnServers
                 stack.enter_context(an_agent(service, job_user, folder / "agent", folder.with_suffix(".log")))
             )
         on_disks = [one for one in disks if one]
-        campaign = OnServers(cluster, agents, strikes, on_disks, upgrades, root=root, seed=seed)
+        campaign = OnServers(
+            cluster, agents, strikes, on_disks, upgrades, mounts=mounts, clocks=clocks, root=root, seed=seed
+        )
         stack.callback(campaign.end)
         yield campaign

@@ -13,7 +13,16 @@ import pytest
 from connections_app.models import Agent
 from jobs_app.models.team import digest_of
 from motley_client import server_setup
-from motley_client.server_setup import Found, faults_among, found_in, install, look_at, name_of, why_not_from
+from motley_client.server_setup import (
+    Found,
+    faults_among,
+    found_in,
+    install,
+    look_at,
+    name_of,
+    number_for,
+    why_not_from,
+)
 from tests.live_service import Live
 from tests.motley_command import Motley
 
@@ -101,6 +110,19 @@ def test_names_gpus_and_numbers_are_compared_between_servers() -> None:
     strange = faults_among([one, others[0], others[1]._replace(job_uid=1001)], set())
     assert list(strange) == ["gpu3"]
     assert "has the number 1001 here and 990 on others" in strange["gpu3"][0]
+
+
+def test_the_account_of_jobs_gets_a_number_that_is_free_on_all() -> None:
+    one = Found("gpu1", "gpu1", ["GPU-1"], None, taken=[999, 998])
+    other = one._replace(destination="gpu2", name="gpu2", uuids=["GPU-2"], taken=[997])
+    assert number_for([one, other]) == 996
+    assert faults_among([one, other], set()) == {}
+    has_it = other._replace(job_uid=998)
+    assert number_for([one, has_it]) == 998
+    (fault,) = faults_among([one, has_it], set())["gpu1"]
+    assert "is to have the number 998, as on others, which another account has here" in fault
+    assert number_for([has_it]) is None
+    assert number_for([one, other._replace(taken=None)]) is None  # of a service of before
 
 
 def test_a_token_is_on_no_command_line(hosts: Path) -> None:

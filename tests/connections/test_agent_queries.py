@@ -12,6 +12,7 @@ from pytest_django import Settings
 from accounting_app.gpu_watch.minutes import minute_of
 from accounting_app.models import GpuMinute
 from cluster_app.models import Engine, Node
+from connections_app.agents.engine import _own_report
 from connections_app.models import Agent
 from engines.agent.codec import encode
 from engines.agent.messages import AttemptNews
@@ -81,6 +82,24 @@ def test_a_turn_costs_as_many_queries_with_eight_machines_as_with_two(machines: 
     machines.join(8)
     machines.queries_of_a_turn()
     assert machines.queries_of_a_turn() == few
+
+
+def test_a_message_without_news_costs_few_queries_and_its_report_is_read_once(lab: Lab) -> None:
+    """200 idle servers send 40 messages a second."""
+    server = Played(lab, "gpu1", joining=replace(JOINING, gangs=True), site=True)
+    server.sync()
+    with CaptureQueriesContext(connection) as queries:
+        server.sync()
+    assert len(queries) <= 7, [one["sql"][:200] for one in queries]
+    observe(lab.fence, lab.now)
+    read = _own_report.cache_info().misses
+    server.sync()
+    observe(lab.fence, lab.now)
+    assert _own_report.cache_info().misses == read
+    server.address = "10.0.0.7"
+    server.sync()
+    observe(lab.fence, lab.now)
+    assert _own_report.cache_info().misses == read + 1
 
 
 def test_one_machine_whose_report_cannot_be_read_harms_no_other(machines: Machines) -> None:

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import monotonic
 
@@ -18,9 +18,9 @@ from connections_app.agents.files import MOST_FOR_A_SERVER, MOST_WAITING, a_plac
 from connections_app.job_folder import FileBlocks
 from connections_app.sessions.relay import Relay
 from engines.agent.files import Answer, Question, serve_files
-from engines.job_files import MOST_LISTED
+from engines.job_files import MOST_BYTES, MOST_LISTED
 from engines.local.engine import LocalEngine
-from engines.protocol import EngineError, OpenedFile, SessionCommand
+from engines.protocol import EngineError, JobFile, OpenedFile, SessionCommand
 from engines.sessions.meeting import listened
 from tests.deployment import wait_for
 
@@ -136,6 +136,16 @@ def test_questions_wait_in_few_places_and_fewer_for_one_server() -> None:
             pass
     with a_place_for("gpu1"):
         pass
+
+
+@pytest.mark.parametrize("size", [-1, MOST_BYTES + 1, 2**62])
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_a_size_that_no_file_has_is_refused(size: int, is_folder: bool) -> None:
+    ours, theirs = socket.socketpair()
+    listed = JobFile("model.pt", is_folder=False, is_file=True, size=size, modified_at=datetime.now(UTC))
+    theirs.sendall((Answer(files=[listed]) if is_folder else Answer(size=size)).line())
+    with ours, theirs, pytest.raises(EngineError, match="The server gpu1 told a size that no file has"):
+        answer_to(ours, Question(JOB, "work", is_folder=is_folder), "gpu1", monotonic() + 60)
 
 
 def test_an_answer_that_does_not_come_is_not_waited_for() -> None:

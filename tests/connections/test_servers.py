@@ -22,7 +22,7 @@ from connections_app.errors import AgentRefused
 from connections_app.models import RIGHTS, Agent, AgentAttempt, Rights, Standing
 from engines.agent.codec import encode
 from engines.agent.connection import OTHER_RELEASE
-from engines.agent.messages import VERSION, Sync
+from engines.agent.messages import VERSION, Condition, Sync
 from engines.protocol import GpuReport, Launch, NodeFault, NodeLaunch
 from jobs_app.models import Attempt
 from tests.played_agent import DESK, JOINING, Played, over
@@ -99,6 +99,16 @@ def test_a_server_asks_whether_it_may_join_and_nothing_is_stored(lab: Lab) -> No
     client = APIClient()
     client.credentials(HTTP_AUTHORIZATION=f"Bearer {token}")
     assert client.post("/api/v1/agent/join", encode(joining), format="json").status_code == 200
+
+
+def test_an_older_server_tells_the_number_of_its_account_with_its_condition(lab: Lab) -> None:
+    """It joined before servers told it; a number that Linux has not is not stored."""
+    one = Played(lab, "gpu1", joining=SERVER, site=True)
+    Agent.objects.update(job_uid=None)
+    condition = Condition("0.3.1", "", "3.11.2")
+    for told, known in ((990, 990), (None, 990), (2**40, 990), (-1, 990), (991, 991)):
+        one.sync(condition=replace(condition, job_uid=told))
+        assert Agent.objects.get().job_uid == known
 
 
 def test_a_rank_counts_as_fetched_when_its_own_server_has_fetched_it(lab: Lab) -> None:

@@ -25,7 +25,7 @@ PATIENCE_S = 60
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in (("POLL_S", 0.02), ("CHECK_EVERY_S", 0.1), ("END_WITHIN_S", 0.2)):
+    for name, seconds in (("POLL_S", 0.02), ("CHECK_EVERY_S", 0.1), ("ENDS_WITHIN_S", 0.1), ("END_WITHIN_S", 0.2)):
         monkeypatch.setattr(relay, name, seconds)
 
 
@@ -66,6 +66,7 @@ def session(
     *,
     check: Callable[[bool], Awaitable[bool]] = permitted,
     deaf: bool = False,
+    runs: Callable[[], Awaitable[bool]] | None = None,
     to_the_end: bool = False,
 ) -> Client:
     """A whole session; the client acts beside it."""
@@ -73,7 +74,9 @@ def session(
     async def both() -> Client:
         client = Client(deaf=deaf)
         command = SessionCommand([sys.executable, "-ESc", script], Path("/"), dict(os.environ))
-        whole = Relay(client, idle=timedelta(hours=1), check=check, to_the_end=to_the_end).run(command, b"first")
+        whole = Relay(client, idle=timedelta(hours=1), check=check, runs=runs, to_the_end=to_the_end).run(
+            command, b"first"
+        )
         async with asyncio.timeout(PATIENCE_S):
             await asyncio.gather(whole, *([act(client)] if act else []))
         await asyncio.sleep(0.05)  # pipes close in a turn of the loop
@@ -153,6 +156,33 @@ def test_a_session_outlives_a_check_that_fails_but_not_many() -> None:
 
     assert session(DEAF, check=check).closed == (relay.POLICY, "no longer permitted")
     assert len(asked) == relay.MOST_FAILED_CHECKS
+
+
+async def ended() -> bool:
+    return False
+
+
+def test_a_session_ends_soon_after_its_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "CHECK_EVERY_S", 3600.0)
+    assert session(DEAF, runs=ended).closed == (relay.NORMAL, "the attempt has ended")
+
+
+def test_the_last_output_of_an_attempt_that_has_ended_waits_for_a_slow_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next check ends a session whose reader takes nothing."""
+    monkeypatch.setattr(relay, "CHECK_EVERY_S", 0.5)
+    assert session(FLOOD, runs=ended, check=forbidden, deaf=True).closed == (relay.POLICY, "no longer permitted")
+
+
+def test_the_last_place_is_kept_for_those_who_have_none() -> None:
+    files = LongRequests("requests for files", most=4, most_of_a_user=2, kept_for_others=True)
+    files.take(1), files.take(1), files.take(2)
+    with pytest.raises(TooManyLongRequests, match="The last place for requests for files is kept for others while you"):
+        files.take(2)
+    give_back = files.take(3)
+    with pytest.raises(TooManyLongRequests, match="The service has 4 open requests for files"):
+        files.take(4)
+    give_back()
+    files.take(4)
 
 
 @pytest.mark.parametrize("environ", [{LONG: True}, {"HTTP_UPGRADE": "websocket"}])

@@ -1,6 +1,7 @@
 """Checks of a server before it joins: what is said of each fact, and its remedy. Pure."""
 
 import json
+import pwd
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import pytest
 
 from engines.agent import install
 from engines.agent.__main__ import main as agent_main
-from engines.agent.checks import Asked, Facts, checks_of, facts_of
+from engines.agent.checks import Asked, Facts, checks_of, facts_of, number_check, system_numbers
 from engines.protocol import EngineError
 
 ASKED = Asked("https://motley.example.org", "", "motley-job", "", Path("/var/lib/motley-agent"))
@@ -29,6 +30,24 @@ FACTS = Facts(
     job_uid=990,
     joined_url=None,
 )
+
+
+def test_a_number_that_another_account_has_is_found_before_anything_is_written() -> None:
+    new = FACTS._replace(job_uid=None)
+    (fault,) = number_check(ASKED, new, 1)
+    owner = pwd.getpwuid(1).pw_name
+    assert (fault["name"], fault["passed"]) == ("account", False)
+    assert f"is to have the number 1, as on the other servers, and {owner} has it here" in fault["said"]
+    free = next(one for one in range(60_000, 2**16) if one not in {entry.pw_uid for entry in pwd.getpwall()})
+    assert [*number_check(ASKED, new, free), *number_check(ASKED, new, None), *number_check(ASKED, FACTS, 1)] == []
+    assert {*system_numbers()} <= {entry.pw_uid for entry in pwd.getpwall()}
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "many", str(2**32)])
+def test_what_is_no_number_of_an_account_is_refused(number: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        install.main(["--url", "https://motley.example.org", "--job-uid", number])
+    assert "--job-uid" in capsys.readouterr().err
 
 
 @dataclass

@@ -10,17 +10,19 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.utils import timezone
 from pytest_django import Settings
 
-from connections_app.agents.uploads import checkpoints_of
+from connections_app.agents.uploads import attempt_folder, checkpoints_of
 from connections_app.checkpoints.copying import choose, copied
+from engines.protocol import Stream
 from jobs_app.code.storage import code_root, delete_unless_stored, path_of
 from jobs_app.models import CodeArchive, Job
 from operations import file_retention
 from operations.backup import UNFINISHED
 from operations.file_retention import FILE_RULES, SAFE_AGE
+from operations.job_file_retention import discard_files
 from operations.retention import count_expired, delete_expired
 from tests.service_lab import Lab
 
-CHECKPOINTS, CODE, UNFINISHED_FILES = (rule.label for rule in FILE_RULES)
+CHECKPOINTS, LOGS, CODE, UNFINISHED_FILES = (rule.label for rule in FILE_RULES)
 YEAR = timedelta(days=365)
 DIGEST = "0" * 64
 
@@ -63,6 +65,26 @@ def test_a_copy_without_a_job_goes_after_a_day_and_archives_of_jobs_stay(site: L
     assert count_expired(later)[CHECKPOINTS] == 1
     assert delete_expired(later).removed[CHECKPOINTS] == 1
     assert (checkpoints_of(lost).exists(), checkpoints_of(source.pk).exists()) == (False, True)
+
+
+def test_logs_that_no_attempt_has_go_and_those_of_jobs_stay(site: Lab) -> None:
+    """Machines have sent them; a site that deleted an engine before its jobs' files has such logs."""
+    kept, deleted = (site.attempt(site.submit(), engine="servers") for _ in range(2))
+    Job.objects.filter(pk=deleted.job_id).update(files_deleted_at=site.now)
+    names = (kept.pk, deleted.pk, 10**6, -(10**6))
+    logs = {name: written(attempt_folder(name).log(Stream.STDOUT, 0)) for name in names}
+    now = timezone.now() + 2 * SAFE_AGE
+    assert count_expired(now)[LOGS] == 3
+    delete_expired(now)
+    assert [name for name in names if logs[name].exists()] == [kept.pk]
+
+
+def test_logs_of_a_deleted_engine_go_with_the_files_of_their_job(site: Lab) -> None:
+    job = site.submit()
+    attempt = site.attempt(job, engine="desk-that-was")
+    log, archive = written(attempt_folder(attempt.pk).log(Stream.STDOUT, 0)), written(checkpoints_of(job.pk))
+    assert discard_files(Job.objects.filter(pk=job.pk)).rows == 0
+    assert (log.exists(), archive.exists()) == (False, False)
 
 
 def test_files_from_before_the_database_are_those_of_another(site: Lab) -> None:

@@ -5,16 +5,19 @@ the line that the command prints starts the agent.
 """
 
 import os
+import re
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from engines.supervision.engine_root import SYSTEM_PATH
 from tests.deployment import wait_for
 from tests.motley_command import Motley
 from tests.private_servers import free_port
@@ -36,6 +39,23 @@ answer = issue_token(User.objects.get(username="root"), name="test", scope="admi
 """
 
 
+PYTHONS = ("python3", *(f"python3.{minor}" for minor in range(11, 15)))
+OLD_PYTHON = "case $1 in --version) echo Python 3.9.2;; *) exit 1;; esac"
+AGENTS = """
+from connections_app.models import Agent
+answer = [str(one) for one in Agent.objects.filter(revoked_at=None)]
+"""
+
+
+def with_clock_off(folder: Path, seconds: float) -> str:
+    """A Python whose clock, which it reads as all programs of a server do, is off by so much."""
+    place = folder / "off"
+    place.mkdir(exist_ok=True)
+    text = f"import time\nright = time.time\ntime.time = lambda: right() + {seconds}\n"
+    (place / "sitecustomize.py").write_text(text)
+    return f'exec env PYTHONPATH={place} /usr/bin/python3 "$@"'
+
+
 class Remote:
     """A machine that is reached by ssh, and the administrator's own."""
 
@@ -44,7 +64,11 @@ class Remote:
         for key in ("host", "other", "own"):
             self._run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key))
         shutil.copy(folder / "own.pub", folder / "authorized")
-        self._settings("sshd_config", Port=self.port, HostKey=folder / "host", AuthorizedKeysFile=folder / "authorized")
+        self.programs = folder / "programs"
+        self.programs.mkdir()
+        keys = {"HostKey": folder / "host", "AuthorizedKeysFile": folder / "authorized"}
+        sees = f"PATH={self.programs}:{SYSTEM_PATH} HOME={self.programs}"  # root's own files could set another PATH
+        self._settings("sshd_config", Port=self.port, SetEnv=sees, **keys)
         self.knows("host")
         self._settings(
             "ssh_config", Port=self.port, IdentityFile=folder / "own", UserKnownHostsFile=folder / "known", User="root"
@@ -64,6 +88,17 @@ class Remote:
         """Have the administrator know this key as that of the host."""
         kind, text, *_ = (self.folder / f"{key}.pub").read_text().split()
         (self.folder / "known").write_text(f"[{BY_SSH}]:{self.port} {kind} {text}\n")
+
+    @contextmanager
+    def with_python(self, script: str) -> Iterator[None]:
+        """Have `python3` and its other names be this script, for commands that come by ssh."""
+        names = [self.programs / name for name in PYTHONS]
+        for path in names:
+            path.write_text(f"#!/bin/sh\n{script}\n")
+            path.chmod(0o755)
+        yield
+        for path in names:
+            path.unlink()
 
     def ssh(self, *words: str) -> "subprocess.CompletedProcess[str]":
         command = [str(self.folder / "bin" / "ssh"), "-o", "BatchMode=yes", BY_SSH, *words]
@@ -112,6 +147,13 @@ def test_a_server_is_added_by_real_ssh_and_what_is_wrong_is_named_before(
     remote.knows("host")
     assert "FAIL  gpus: No driver answers: install NVIDIA's" in refused("--gpus", "")
     assert "FAIL  account: Jobs cannot run as root, which is root" in refused("--job-user", "root")
+    with remote.with_python(OLD_PYTHON):
+        assert "FAIL  python: Python 3.11 or newer is needed, and Python 3.9.2 is here" in refused()
+    for seconds, off in ((600, "ahead of"), (-600, "behind")):
+        with remote.with_python(with_clock_off(remote.folder, seconds)):  # the service's is told in whole seconds
+            said = rf"FAIL  clock: The clock is (59|60)\d s {off} the service: set it by NTP \(timedatectl"
+            assert re.search(said, refused())
+    assert service.python(AGENTS) == []
     assert remote.ssh("ls /opt /var/lib").stdout.split() == ["/opt:", "/var/lib:"]
     added = command("server", "add", BY_SSH, *options)
     assert added.exit_code == 0, added.stderr

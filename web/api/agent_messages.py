@@ -27,7 +27,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from connections_app.agents.authentication import agent_of, refuse_other_machine
-from connections_app.agents.join_agent import join, try_to_join
+from connections_app.agents.join_agent import join, service_name, try_to_join
 from connections_app.agents.reports import OVER
 from connections_app.agents.sessions import session_of
 from connections_app.agents.sync import hear, launch_stored
@@ -112,7 +112,7 @@ class JoinView(APIView):
             agent, job_uid = try_to_join(text, joining, now)
             return Response(encode(Joined(agent.name, site=agent.site, job_uid=job_uid)))
         agent = join(text, joining, now)
-        return Response(encode(Joined(agent.name, site=agent.site)))
+        return Response(encode(Joined(agent.name, site=agent.site, service=service_name())))
 
 
 @extend_schema(exclude=True)

@@ -115,8 +115,11 @@ class JobSession:
         """Record the use; whether its token and its user's membership are valid, and the attempt runs."""
         if in_use:
             _note_use(self._attempt)
-        runs = Attempt.objects.live().filter(pk=self._attempt.pk)
-        return still_sees(self._request, self._attempt.job_id) and runs.exists()
+        return still_sees(self._request, self._attempt.job_id) and self.runs()
+
+    def runs(self) -> bool:
+        """Whether the attempt runs."""
+        return Attempt.objects.live().filter(pk=self._attempt.pk).exists()
 
 
 def _command(attempt: Attempt, rank: int) -> SessionCommand:

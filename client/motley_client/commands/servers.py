@@ -15,7 +15,7 @@ from motley_client.configuration import ConfigurationError
 from motley_client.errors import MotleyError
 from motley_client.lookup import connect
 from motley_client.responses import Node
-from motley_client.server_setup import Found, faults_among, install, look_again, look_at, why_not_from
+from motley_client.server_setup import Found, faults_among, install, look_again, look_at, number_for, why_not_from
 from motley_client.tables.servers import server_table, servers_table
 from motley_client.terminal import Output, OutputOption, WatchOption, emit, now, present, sanitized, say, warn
 
@@ -101,6 +101,8 @@ def add(
         if reason := why_not_from(client.url, destinations, over_http=insecure_http):
             raise ConfigurationError(reason)
         found = _checked(client, destinations, name, options)
+        if (number := number_for(found)) is not None:
+            options += ["--job-uid", str(number)]
         if not check:
             _add(client, found, _tokens_to_join(client, found, options), options)
 
