@@ -5,12 +5,12 @@ ends the gang: the other ranks are stopped within the grace of the job, so that 
 silent server is over.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from itertools import groupby
 from time import monotonic
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 from uuid import UUID
 
 from django.conf import settings
@@ -27,9 +27,10 @@ Cause = AgentAttempt.Cause
 OVER = (Phase.ENDED, Phase.LOST)
 USUAL_GRACE_S = 30.0
 """Of a test of the engine, which has no job."""
-first_known: dict[tuple[int, int, bool], float] = {}
-"""Attempt, rank and whether it is ready, else lost -> when this process found it so, by its monotonic clock: a step of
-the clock neither withdraws gangs nor keeps their GPUs. A new process waits for the last server as long again."""
+Moment = Literal["given", "ready", "lost"]
+first_known: dict[tuple[int, int, Moment], float] = {}
+"""Attempt, rank and what became of it -> when this process found it so, by its monotonic clock: a step of the clock
+neither withdraws gangs nor keeps their GPUs. A new process waits for the last server as long again."""
 
 
 class Member(NamedTuple):
@@ -48,6 +49,7 @@ class Member(NamedTuple):
     lost_s: float | None
     """The same of a rank that its server has lost; None: it has not."""
     silent_s: float
+    """For how long its server has not been heard since the rank was given to it: before, it could say nothing of it."""
     is_heard: bool
     """Whether a message has come lately: a process that has just begun knows no silence."""
 
@@ -179,21 +181,27 @@ def gangs_to_advance() -> dict[int, Gang]:
 
 
 def _note_times(rows: Sequence[AgentAttempt], told: Mapping[int, AttemptReport | None]) -> None:
-    """Note when this process found each rank ready or lost, and forget those that are not (any more)."""
-    ready = [(row.attempt, row.rank, True) for row in rows if row.ready_at is not None]
-    lost = [(row.attempt, row.rank, False) for row in rows if _is_lost(told[row.pk])]
-    found = dict.fromkeys([*ready, *lost], monotonic())
+    """Note when this process found each rank given, ready or lost, and forget those that are not (any more)."""
+    found = {(row.attempt, row.rank, moment): monotonic() for row in rows for moment in _moments(row, told[row.pk])}
     known = {place: first_known[place] for place in found if place in first_known}
     first_known.clear()
     first_known.update(found | known)
+
+
+def _moments(row: AgentAttempt, report: AttemptReport | None) -> Iterator[Moment]:
+    yield "given"
+    if row.ready_at is not None:
+        yield "ready"
+    if _is_lost(report):
+        yield "lost"
 
 
 def _is_lost(report: AttemptReport | None) -> bool:
     return report is not None and report.phase is Phase.LOST
 
 
-def _known_s(row: AgentAttempt, *, ready: bool) -> float | None:
-    since = first_known.get((row.attempt, row.rank, ready))
+def _known_s(row: AgentAttempt, moment: Moment) -> float | None:
+    since = first_known.get((row.attempt, row.rank, moment))
     return None if since is None else monotonic() - since
 
 
@@ -212,9 +220,9 @@ def _member_of(row: AgentAttempt, report: AttemptReport | None) -> Member:
         report,
         delivered=row.delivered_at is not None,
         withdrawn=row.forgotten and row.delivered_at is None,
-        ready_s=_known_s(row, ready=True),
-        lost_s=_known_s(row, ready=False),
-        silent_s=silent_s(row.agent),
+        ready_s=_known_s(row, "ready"),
+        lost_s=_known_s(row, "lost"),
+        silent_s=min(silent_s(row.agent), _known_s(row, "given") or 0.0),
         is_heard=is_heard(row.agent),
     )
 

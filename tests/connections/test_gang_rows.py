@@ -109,6 +109,24 @@ def test_a_service_that_was_restarted_starts_no_gang_on_a_server_that_fell_silen
     assert step() == Go()
 
 
+def test_the_silence_of_a_server_counts_from_the_moment_that_a_rank_was_given_to_it(
+    clock: Clock, settings: Settings
+) -> None:
+    """A server that has just fallen silent may be heard again: its next job is not lost at once."""
+    settings.MOTLEY_AGENT_LEASE_S = 20
+    agent = server("gpu1")
+    assert silence.silent_s(agent) == 0
+    clock.now_s += 9
+    gang_of(agent, ready=(None,))
+    assert step() is None
+    clock.now_s += 9
+    assert step() is None
+    clock.now_s += 2
+    end = step()
+    assert isinstance(end, EndOfGang)
+    assert end.note == "gpu1 has not been heard for 11 s."
+
+
 @pytest.mark.parametrize("moved", [timedelta(hours=-1), timedelta(minutes=10)], ids=["back", "ahead"])
 def test_a_step_of_the_clock_neither_withdraws_a_gang_nor_keeps_its_gpus(clock: Clock, moved: timedelta) -> None:
     one, other = server("gpu1"), server("gpu2")
