@@ -110,8 +110,9 @@ class ApplicationProfiles:
         folder = self.folder / name
         with _faults(folder):
             course = _read_course(folder / COURSE_FILE) or COURSES.get(name)
-            if course is None or not folder.is_dir():
-                raise UnknownWorkload(name)
+        if course is None or not folder.is_dir():
+            raise UnknownWorkload(name)
+        with _faults(folder):
             return Application(name, course, folder, Epochs.read(folder))
 
     def completed(self, trace: Trace, *, restarts_known: bool = False) -> Trace:

@@ -58,7 +58,7 @@ def test_time_has_one_table(unit: str, seconds: int | None) -> None:
 
 def test_a_file_says_gpus_deadline_and_array_as_the_options_do(service: Live, motley: Motley, tmp_path: Path) -> None:
     job = tmp_path / "job.yaml"
-    job.write_text("name: a\ncommand: 'true'\ngpus: 1-2\ndeadline: tomorrow\nbegin_time: now+1h\narray: 0-3%2\n")
+    job.write_text("name: a\ncommand: 'true'\ngpus: 1-2\ndeadline: now+2days\nbegin_time: tomorrow\narray: 0-3%2\n")
     done = motley("plan", str(job), "-o", "json")
     assert done.exit_code == 0, done.stderr
     assert '"gpus_max": 2' in done.stdout or '"max": 2' in done.stdout
