@@ -200,7 +200,7 @@ class AttemptFolder:
     def most_memory_mib(self) -> int:
         """Most memory that one of the ranks has held so far; 0: not known."""
         whole = (path for path in self.path.glob("memory.*") if path.suffix[1:].isdecimal())
-        return max((int(path.read_text()) for path in whole), default=0)
+        return max((_number_in(path) for path in whole), default=0)
 
     def is_supervised(self) -> bool:
         return is_locked(self.lock)
@@ -302,3 +302,11 @@ def _write_and_sync(path: Path, text: str, mode: int, flags: int) -> None:
 
 def utc_now() -> datetime:
     return datetime.now(UTC)
+
+
+def _number_in(path: Path) -> int:
+    """0 if the file has gone, or is empty after a loss of power."""
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return 0

@@ -96,7 +96,7 @@ class NodeLaunch:
 
 @dataclass(frozen=True)
 class NodeShare:
-    """CPUs and memory of one rank, of which it is told nothing while it runs; 0: no change."""
+    """New CPUs and memory of a rank that runs, which is not told; 0: no change."""
 
     cpus: int = 0
     memory_mib: int = 0

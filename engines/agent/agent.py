@@ -247,11 +247,18 @@ class Agent:
             self._alone(partial(self._updates.change, self._connection, orders.program, orders.tries))
 
     def _share(self, orders: Sequence[ShareOrder]) -> None:
-        """Change the limits of attempts whose share is new to this process; the same once more changes nothing."""
+        """Change the limits of attempts whose share is new to this process; the same once more changes nothing.
+
+        A share that cannot be set, as of an attempt that is just ending, holds up nothing else.
+        """
+        known, self._shares = self._shares, {}
         for one in orders:
-            if self._shares.get(one.attempt) != one.share:
-                self._engine.set_share(one.attempt, [one.share])
-        self._shares = {one.attempt: one.share for one in orders}
+            try:
+                if known.get(one.attempt) != one.share:
+                    self._engine.set_share(one.attempt, [one.share])
+                self._shares[one.attempt] = one.share
+            except OSError as error:
+                log.warning("the share of attempt %d could not be set: %s", one.attempt, error)
 
     def _forget(self, orders: Orders) -> None:
         """Remove the files of attempts, and of their jobs unless a later attempt is here.

@@ -40,7 +40,9 @@ class MemoryUse:
     def look(self) -> None:
         if not self._path or (began_s := time.monotonic()) < self._next_s:
             return
-        used_mib = held_mib(self._cgroup, self._written_mib)
+        used_mib = self._written_mib
+        with suppress(OSError, ValueError, IndexError):  # this process must not end because a file is odd
+            used_mib = held_mib(self._cgroup, self._written_mib)
         self._next_s = time.monotonic() + max(EVERY_S, (time.monotonic() - began_s) / COST_PART)
         if used_mib >= self._written_mib + GROWTH_MIB or (used_mib and not self._written_mib):
             self._written_mib = used_mib
@@ -78,11 +80,12 @@ def _held_kib(pid: int) -> int:
 def _named(path: str, names: tuple[str, ...]) -> dict[str, int] | None:
     """Numbers of the lines that begin with these names; None: there is no such file, or its process has ended."""
     try:
-        with open(path) as file:  # noqa: PTH123 - pathlib costs an init process a third of its start
+        # Names of processes are cut at 15 bytes, within a character too. pathlib costs a third of the start.
+        with open(path, errors="replace") as file:  # noqa: PTH123
             lines = [line.split() for line in file]
     except OSError:
         return None
-    return {words[0]: int(words[1]) for words in lines if words[0] in names}
+    return {words[0]: int(words[1]) for words in lines if words and words[0] in names}
 
 
 def _write(path: str, text: str) -> None:

@@ -173,12 +173,16 @@ class Occupant:
 
     @property
     def held(self) -> Floats:
-        """CPUs, which are not held, and GiB (2,) per GPU that an attempt was measured to hold, file caches left out."""
+        """CPUs, which are not held, and GiB (2,) per GPU that an attempt was measured to hold, file caches left out.
+
+        All that it has, as long as nothing was measured. The peak may be that of the node with its fewest GPUs.
+        """
         attempt = self.attempt
-        if attempt is None or not attempt.peak_memory_mib:
+        if attempt is None:
             return np.zeros(2)
-        gpus = max(attempt.gpu_count // len(attempt.nodes), 1)
-        return np.array([0.0, HEADROOM * attempt.peak_memory_mib / gpus / MIB_PER_GIB])
+        if not attempt.peak_memory_mib:
+            return np.array([0.0, np.inf])
+        return np.array([0.0, HEADROOM * attempt.peak_memory_mib / min(self.gpus.values()) / MIB_PER_GIB])
 
     @property
     def wish(self) -> Floats:
@@ -232,7 +236,10 @@ def _raised(jobs: Sequence[Occupant], rows: InputRows, tuned: Sequence[int]) -> 
     capacity = _capacity(rows)[nodes]
     gpus = _placed(beside, nodes)
     share = floors(gpus, np.array([one.given for one in beside]), capacity, _gpus_of_nodes(rows)[nodes])
-    wish = np.array([_raised_amount(one, has) for one, has in zip(beside, share, strict=True)])
+    among = {id(one) for one in lowered}
+    wish = np.array(
+        [_raised_amount(one, has) if id(one) in among else has for one, has in zip(beside, share, strict=True)]
+    )
     order = [i for i in largest_demand_first(gpus.sum(axis=1), wish).tolist() if np.any(wish[i] > share[i])]
     gets = raise_shares(gpus, share, wish, capacity - gpus.T @ share, np.array(order, dtype=np.int64))
     for one, amount, raised in zip(beside, wish, gets.tolist(), strict=True):
@@ -242,7 +249,7 @@ def _raised(jobs: Sequence[Occupant], rows: InputRows, tuned: Sequence[int]) -> 
 
 
 def _raised_amount(one: Occupant, has: Floats) -> Floats:
-    """What an attempt (2,) that was lowered would have again; of others, what they have."""
+    """What an attempt (2,) that was lowered would have again."""
     return np.where(one.wish > one.shared, one.wish, has)
 
 
@@ -258,10 +265,13 @@ def _shares(jobs: Sequence[Occupant], rows: InputRows, nodes: Sequence[int]) -> 
 
 
 def _floors(jobs: Sequence[Occupant], gpus: Ints, fixed: Floats, capacity: Floats, node_gpus: Ints) -> Floats:
-    """Floors (m, 2); attempts keep of their share what they were measured to hold, and the others share the rest."""
+    """Floors (m, 2); attempts keep of their share what they were measured to hold.
+
+    The others keep their floor: less memory would have a job killed that is well within its proportional share.
+    """
     held = np.ceil(np.array([np.minimum(one.held, one.shared) for one in jobs]) * UNITS) / UNITS
-    kept = np.where(held > floors(gpus, fixed, capacity, node_gpus), held, 0)
-    return floors(gpus, np.maximum(fixed, kept), capacity, node_gpus)
+    least: Floats = np.maximum(floors(gpus, fixed, capacity, node_gpus), held)
+    return least
 
 
 def _occupants(

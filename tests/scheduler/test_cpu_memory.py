@@ -82,8 +82,11 @@ def test_a_job_is_lowered_for_one_that_starts_later_and_is_not_restarted(tuned: 
     assert len(tuned.attempts(first)) == 1
 
 
-def test_memory_that_a_job_was_measured_to_hold_is_left_to_it_and_the_others_share_the_rest(tuned: Lab) -> None:
-    """A limit below it would bring the job to a standstill: the kernel finds no cache there to take back."""
+def test_memory_that_a_job_was_measured_to_hold_is_left_to_it(tuned: Lab) -> None:
+    """A limit below it would bring the job to a standstill: the kernel finds no cache there to take back.
+
+    One that starts has its proportional share all the same, for the limit of its start is one at which it is killed.
+    """
     Node.objects.update(storage_mib_s=100, memory_mib=160 * 1024)
     reading = {"sensitivity": {"cpu_curve": {3: 1.0}, **READING}}
     (first,) = placed(tuned, reading)
@@ -92,7 +95,16 @@ def test_memory_that_a_job_was_measured_to_hold_is_left_to_it_and_the_others_sha
     Attempt.objects.update(peak_memory_mib=80 * 1024)
     (second,) = placed(tuned, reading)
     assert share_of(tuned, first) == (3, 88 * 1024, How.REVERTED)
-    assert share_of(tuned, second)[1] == (160 - 88) * 1024 // 3
+    assert share_of(tuned, second)[1] == 40 * 1024
+
+
+def test_memory_of_a_job_of_which_nothing_was_measured_yet_is_not_lowered(tuned: Lab) -> None:
+    Node.objects.update(storage_mib_s=100, memory_mib=160 * 1024)
+    reading = {"sensitivity": {"cpu_curve": {3: 1.0}, **READING}}
+    (first,) = placed(tuned, reading)
+    has = share_of(tuned, first)[1]
+    (second,) = placed(tuned, reading)
+    assert (share_of(tuned, first)[1], share_of(tuned, second)[1]) == (has, 40 * 1024)
 
 
 def test_a_job_that_was_measured_to_hold_little_gives_back_all_above_its_share(tuned: Lab) -> None:
@@ -119,6 +131,20 @@ def test_of_two_that_were_lowered_one_is_raised_where_there_is_not_enough_for_bo
     Attempt.objects.update(told_cpus_per_gpu=7)
     placed(tuned)
     assert sorted(share_of(tuned, job)[0] for job in jobs) == [3, 7]
+
+
+def test_a_gang_is_not_raised_in_a_round_that_starts_a_job_on_one_of_its_nodes(tuned: Lab) -> None:
+    """The gang is on three GPUs of each node, and there would be 15 CPUs of 12 on that where the other job starts."""
+    tuned.node("n2", gpus=4, cpus=12, memory_gib=64)
+    gang, beside = placed(tuned, {"sensitivity": HUNGRY, "gpus": 6}, {"sensitivity": HUNGRY})
+    (other,) = {"n1", "n2"} - set(tuned.attempts(beside)[0].nodes)
+    Node.objects.exclude(name=other).update(cpus=24)
+    Attempt.objects.filter(job=gang).update(cpus_per_gpu=2, told_cpus_per_gpu=4, cpu_memory=How.REVERTED)
+    Attempt.objects.filter(job=beside).update(cpus_per_gpu=1, told_cpus_per_gpu=2, cpu_memory=How.REVERTED)
+    (third,) = placed(tuned, {"sensitivity": HUNGRY})
+    assert tuned.attempts(third)[0].nodes == [other]
+    assert share_of(tuned, beside) == (2, 0, How.RAISED)
+    assert share_of(tuned, gang)[0] == 2
 
 
 def test_a_job_that_would_need_more_than_the_node_gets_what_the_node_has(tuned: Lab) -> None:
