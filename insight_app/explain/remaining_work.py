@@ -98,7 +98,7 @@ def _of_steps(job: Job, total: int, live: Attempt | None, forecast: DurationFore
         seconds = forecast.submission_s * left / total
     else:
         return None
-    basis, says = (Basis.DECLARED, "declares") if job.total_steps else (Basis.REPORTED, "reports")
+    basis, says = (Basis.DECLARED, "declares") if total == job.total_steps else (Basis.REPORTED, "reports")
     detail = f"from the steps it {says}{_at_what_rate(live)}"
     return RemainingWork(seconds, seconds, seconds, basis, 0, live is not None, detail)
 
