@@ -21,6 +21,7 @@ class ServerMounts:
         self._kept, self._at = root / "storage", root / "shared"
         for folder in (self._kept, self._at):
             folder.mkdir()
+            folder.chmod(0o711)  # whatever the umask: jobs pass through
         self.kept = self._kept / STORAGE
         """The storage as its file server sees it."""
         self.kept.mkdir()
