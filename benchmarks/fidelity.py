@@ -51,7 +51,7 @@ class Kind(NamedTuple):
     jobs: Callable[[int, float, int], list[TraceJob]]
     spec: Callable[..., Mapping[str, Any]]
     options: Callable[[Sequence[TraceJob], Path], tuple[Path, Mapping[str, Any]]]
-    """The trace, and options of the simulation."""
+    """Writes the trace; returns its path, and the options of the simulation."""
 
 
 def _options_of_rates(jobs: Sequence[TraceJob], folder: Path) -> tuple[Path, Mapping[str, Any]]:

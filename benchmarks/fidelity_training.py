@@ -17,7 +17,7 @@ from simulation.traces.trace import Program, TraceJob
 
 PROGRAM = Path(__file__).with_name("paced_training.py")
 PLACEMENTS = ((1,), (2,), (4,), (4, 4))
-"""GPUs on each node of the gangs that jobs may have."""
+"""Placements of the gangs that jobs may have, as GPUs on each node."""
 
 
 class Truth(NamedTuple):
@@ -33,7 +33,7 @@ class Truth(NamedTuple):
     noise_scale: tuple[float, ...]
     """By epoch, in samples."""
     steps: float
-    """Of the initial batch, in an epoch."""
+    """Steps of the initial batch in an epoch."""
     fixed_s: Mapping[str, float]
     sample_s: Mapping[str, float]
     averaging_s: tuple[float, float] = (0.0, 0.0)
@@ -122,7 +122,7 @@ def _truth_of(job: TraceJob) -> Truth:
 
 
 def write_recordings(folder: Path, *, restart_s: float) -> Path:
-    """Write all applications in the format of recorded ones."""
+    """Write each application as a folder of recorded step times and epochs, in Sia's format."""
     for name, truth in TRUTHS.items():
         place = folder / name
         place.mkdir(parents=True)
@@ -195,7 +195,7 @@ def write_training_trace(jobs: Sequence[TraceJob], folder: Path) -> Path:
 
 
 def training_spec(job: TraceJob, *, set_up_s: float, restore_s: float) -> Mapping[str, Any]:
-    """The job for the service: a process that sleeps through its steps."""
+    """The spec of the job for the service: its process sleeps for the time of its steps."""
     truth = _truth_of(job)
     ends = ends_of(truth)
     told = {

@@ -33,7 +33,7 @@ GAVEL_NAMES = {
     "isolated": "isolated",
     "allox": "allox",
 }
-"""Policies of the original; of others its name is ours with `_perf`."""
+"""Names of policies in the original, where they are not ours followed by `_perf`."""
 PACKED = [("medium_test", policy) for policy in FAIR] + [("max_min_fairness", policy) for policy in FAIR]
 SIA_POLICY, GAVEL_POLICY = "sia:rounded=true,gap=0.0001", "max_sum_throughput"
 SIA_CLUSTER = "aws=6x4,dgx-ext=2x8,rtx=3x8"
@@ -75,7 +75,7 @@ def main() -> None:
 
 
 def figures_of(run: Run) -> dict[str, Any]:
-    """Simulate."""
+    """Simulate the run; returns its metrics."""
     return Scenario(**run.options).prepare(run.trace, run.policy, seed=0).finish(lambda _: None)
 
 

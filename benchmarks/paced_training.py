@@ -1,4 +1,6 @@
-"""Training with a batch that follows its gradient noise, at the pace of a table; `benchmarks.fidelity` submits it.
+"""Training whose batch follows its gradient noise and whose step times are those of a table.
+
+`benchmarks.fidelity` submits its text to `python -c`, so that it imports nothing of the benchmarks.
 
 The argument is JSON: set_up_s; initial, the initial batch; micro_batches of a pipeline, else 0; gpus_per_replica by
 type; fixed_s and sample_s by type and averaging_s for one node and for several, of which a step consists; ends of the
@@ -85,7 +87,7 @@ def train(done: Done, told: dict[str, Any]) -> Done:
 
 
 def _first_share(told: dict[str, Any]) -> BatchShare:
-    """As Motley tells; a pipeline has so many micro-batches of one sample a replica."""
+    """The batch that Motley sets; that of a pipeline is fixed: so many micro-batches of one sample a replica."""
     if told["micro_batches"]:
         return BatchShare(told["micro_batches"] * replicas(), told["micro_batches"], 1)
     total, parts = batch_size(told["initial"]), micro_batches()

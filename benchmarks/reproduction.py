@@ -67,7 +67,7 @@ def without_command(found: Sequence[Section]) -> list[str]:
 
 
 def run(command: str, place: str) -> bool:
-    """Run it and keep its output; whether it succeeded."""
+    """Run the command and write its output to a file; returns whether it succeeded."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     file, began = RESULTS / file_name(command), time.monotonic()
     sys.stdout.write(f"{place}  {command}\n")

@@ -92,7 +92,7 @@ def tune(gpus: Ints, floor: Floats, demand: Floats, capacity: Floats, order: Int
 
 
 def raise_shares(gpus: Ints, amount: Floats, wish: Floats, left: Floats, order: Ints) -> Bools:
-    """Which jobs (m,) get their wish: greedily, in this order, those for which all their nodes have enough left.
+    """Choose jobs (m,) whose shares are raised: greedily, in this order, those for which all their nodes have enough.
 
     Parameters
     ----------

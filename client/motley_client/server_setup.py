@@ -15,7 +15,7 @@ TIMEOUT_S = 120
 INSTALL_TIMEOUT_S = 600
 SSH_FAILED = 255
 SYSTEM_NUMBERS = range(100, 1000)
-"""Of accounts that `useradd --system` creates."""
+"""Numbers that `useradd --system` gives to accounts."""
 TOKEN_FILE = "/run/motley-join-token"  # noqa: S105 - its path
 
 
@@ -31,7 +31,7 @@ class Found(NamedTuple):
     faults: Sequence[str] = ()
     """What is not, each with its remedy."""
     taken: Collection[int] | None = None
-    """Numbers of its accounts of the system; None: a service of 0.3 or older, whose servers are not told a number."""
+    """Numbers of its accounts of the system; None: the service is of 0.2, and its servers are not told a number."""
 
 
 def name_of(destination: str) -> str:

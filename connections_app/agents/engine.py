@@ -130,7 +130,7 @@ class AgentEngine:
         ]
 
     def set_share(self, attempt: int, shares: Sequence[NodeShare]) -> None:
-        """Do nothing: each answer to an agent has the shares of the attempts that run there."""
+        """Do nothing: agents are told the shares of their attempts in each answer to their messages."""
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
         return JoinedMachines().poll(attempts)

@@ -49,7 +49,7 @@ class Member(NamedTuple):
     lost_s: float | None
     """The same of a rank that its server has lost; None: it has not."""
     silent_s: float
-    """For how long its server has not been heard since the rank was given to it: before, it could say nothing of it."""
+    """Seconds since its server was last heard, or since the rank was given to it if that was later."""
     is_heard: bool
     """Whether a message has come lately: a process that has just begun knows no silence."""
 

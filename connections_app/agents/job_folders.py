@@ -83,7 +83,7 @@ def _store_sizes(rows: Collection[AgentAttempt], told: Mapping[str, int]) -> Non
 
 
 def _possible(row: AgentAttempt, told: int) -> int:
-    """The size, as far as a folder can have it: sums of those of a team must fit into their columns."""
+    """The size, capped at the largest that a folder may have: sums over a team must fit into their columns."""
     if told > MOST_BYTES:
         log.warning("%s tells %d bytes of the job %s: no folder has so many", row.agent, told, row.job)
     return min(told, MOST_BYTES)

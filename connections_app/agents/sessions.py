@@ -77,7 +77,7 @@ class ServerSession:
         return is_valid and self.runs()
 
     def runs(self) -> bool:
-        """Whether the attempt runs, where that matters."""
+        """Whether the attempt runs; files are read after its end, too."""
         return self._waiting.of_files or Attempt.objects.live().filter(pk=self._waiting.attempt).exists()
 
 

@@ -25,7 +25,7 @@ MOST_CLOCK_S = 60.0
 TIMEOUT_S = 10.0
 GIB = 1 << 30
 SYSTEM_NUMBERS = range(100, 1000)
-"""Of accounts that `useradd --system` creates."""
+"""Numbers that `useradd --system` gives to accounts."""
 
 
 class Asked(NamedTuple):

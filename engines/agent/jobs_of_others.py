@@ -15,7 +15,7 @@ class Owner(TypedDict):
 
     url: str
     service: str
-    """Name of its database; empty: it has not said it, as one of 0.3 or older."""
+    """Name of its database; empty: it has not said it, as one of 0.2."""
 
 
 def leave_to_others(folder: Path, owner: Owner) -> list[str]:

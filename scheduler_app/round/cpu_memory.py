@@ -228,7 +228,7 @@ def _raised(jobs: Sequence[Occupant], rows: InputRows, tuned: Sequence[int]) -> 
     Not more than that: a job starts as many workers as it was told CPUs. Of an attempt of which nobody has said what
     it has, the proportional share counts.
     """
-    lowered = [one for one in jobs if np.any(one.wish > one.shared) and one.gpus.keys().isdisjoint(tuned)]
+    lowered = [one for one in jobs if _may_be_raised(one, tuned)]
     nodes = sorted(set().union(*(one.gpus for one in lowered)))
     beside = [one for one in jobs if not one.gpus.keys().isdisjoint(nodes)]
     if not lowered:
@@ -236,10 +236,7 @@ def _raised(jobs: Sequence[Occupant], rows: InputRows, tuned: Sequence[int]) -> 
     capacity = _capacity(rows)[nodes]
     gpus = _placed(beside, nodes)
     share = floors(gpus, np.array([one.given for one in beside]), capacity, _gpus_of_nodes(rows)[nodes])
-    among = {id(one) for one in lowered}
-    wish = np.array(
-        [_raised_amount(one, has) if id(one) in among else has for one, has in zip(beside, share, strict=True)]
-    )
+    wish = np.array([_raised_amount(one, has, tuned) for one, has in zip(beside, share, strict=True)])
     order = [i for i in largest_demand_first(gpus.sum(axis=1), wish).tolist() if np.any(wish[i] > share[i])]
     gets = raise_shares(gpus, share, wish, capacity - gpus.T @ share, np.array(order, dtype=np.int64))
     for one, amount, raised in zip(beside, wish, gets.tolist(), strict=True):
@@ -248,9 +245,13 @@ def _raised(jobs: Sequence[Occupant], rows: InputRows, tuned: Sequence[int]) -> 
             yield one.attempt.id, ChangedShare(one.attempt.job_id, frozenset(one.attempt.nodes), given)
 
 
-def _raised_amount(one: Occupant, has: Floats) -> Floats:
-    """What an attempt (2,) that was lowered would have again."""
-    return np.where(one.wish > one.shared, one.wish, has)
+def _may_be_raised(one: Occupant, tuned: Sequence[int]) -> bool:
+    return bool(np.any(one.wish > one.shared)) and one.gpus.keys().isdisjoint(tuned)
+
+
+def _raised_amount(one: Occupant, has: Floats, tuned: Sequence[int]) -> Floats:
+    """What an attempt (2,) that was lowered would have again; of others, what they have."""
+    return np.where(one.wish > one.shared, one.wish, has) if _may_be_raised(one, tuned) else has
 
 
 def _shares(jobs: Sequence[Occupant], rows: InputRows, nodes: Sequence[int]) -> Shares:

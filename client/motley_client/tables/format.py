@@ -239,7 +239,7 @@ def gib(mib: int) -> str:
 
 
 def memory(mib: int) -> str:
-    """Memory of processes, of which parts of a GiB matter."""
+    """Memory in MiB or, from 1 GiB on, in GiB with one decimal."""
     return f"{mib / 1024:,.1f} GiB" if mib >= 1024 else f"{mib} MiB"
 
 
