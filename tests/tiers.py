@@ -216,7 +216,7 @@ ONCE = {
         "test_by_default_nothing_is_chosen",
         "test_cpus_are_doubled_from_job_to_job_for_as_long_as_that_gains_enough",
         "test_memory_is_given_to_a_job_that_waits_for_storage",
-        "test_memory_that_a_job_was_measured_to_hold_is_left_to_it_and_the_others_share_the_rest",
+        "test_memory_that_a_job_was_measured_to_hold_is_left_to_it",
         "test_rest_shows_the_share_of_each_attempt_and_why",
         "test_the_limits_of_a_running_job_are_lowered_and_raised_again_without_a_restart",
     ),
