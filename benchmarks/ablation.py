@@ -1,4 +1,4 @@
-"""What each ingredient of the policy `motley` buys: `python -m benchmarks.ablation`; `--rows 3` the first three only.
+"""What each ingredient of `motley` and `motley_static` buys: `python -m benchmarks.ablation`; `--rows 3` the first three only.
 
 Sia's three Philly workloads, from `MOTLEY_REFERENCE` or `../shared/reference`, and five made up like them
 (`--only philly`: without these), by Sia's rules on its cluster, with what a service knows (`--knowledge` for another).
@@ -33,10 +33,12 @@ ROWS = {
     "**`motley`**": ("motley", None),
     "… growing at most twofold at once": ("motley:scale_up=2", None),
     "… each job's own models only": ("motley:scale_up=2", "own"),
-    "… all jobs count alike": ("motley:short_first=0", None),
-    "… a first run counts as any": ("motley:first_run=0", None),
+    "… an hour of an old job counts as any": ("motley:power=1", None),
     "… a change gains one restart": ("motley:repaid=1", None),
-    "… to begin is worth nothing in itself": ("motley:begin=0", None),
+    "**`motley_static`**: the present alone": ("motley_static", None),
+    "… all jobs count alike": ("motley_static:short_first=0", None),
+    "… a first run counts as any": ("motley_static:first_run=0", None),
+    "… to begin is worth nothing in itself": ("motley_static:begin=0", None),
 }
 """Policy, and what it knows; None: the knowledge that was asked for."""
 

@@ -28,7 +28,7 @@ from simulation.scenario.scenario import Scenario
 from simulation.scenario.setting import read_seeds
 from simulation.traces.sia import write_sia
 
-POLICIES = "sia;motley;motley_plan"
+POLICIES = "sia;motley;motley_static"
 SIA_CLUSTER = "aws=6x4,dgx-ext=2x8,rtx=3x8"
 GAVEL_CLUSTER = "v100=2x4,p100=4x4,k80=6x4"
 HEADER = "| trace | policy | mean | above | median | p99 | makespan | above | restarts | overhead |"

@@ -29,7 +29,7 @@ CLOSE = 1e-4
 """Tolerance of rates on further levels, relative to a job's fastest rate."""
 GANGS = ((1, 2, 4, 8), (1, 2, 3, 5, 8), (1, 3), (2,))
 ROUNDING = 2.0**-53
-OPTIONS: dict[str, dict[str, float]] = {"motley": {"gap": 0.0}, "sia": {"gap": 0.0}}
+OPTIONS: dict[str, dict[str, float]] = {"motley": {"gap": 0.0}, "motley_static": {"gap": 0.0}, "sia": {"gap": 0.0}}
 """Parameters with which both decisions are optimal, and so comparable."""
 ILL = "ill-conditioned"
 LEVEL_OF: dict[str, Callable[[Problem], Floats]] = {

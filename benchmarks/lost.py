@@ -1,4 +1,4 @@
-"""Where the distance to the bound is lost: `python -m benchmarks.lost --policies "motley_plan;motley;sia"`.
+"""Where the distance to the bound is lost: `python -m benchmarks.lost --policies "motley;motley_static;sia"`.
 
 Sia's three Philly workloads by its rules, with one obstacle removed in each row; means over the three, in hours, and
 the bound of the workloads as they are. The traces are in `MOTLEY_REFERENCE` or `../shared/reference`.
@@ -79,7 +79,7 @@ ROWS: dict[str, tuple[str, str, Callable[[TraceRun], None]]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--policies", type=lambda text: text.split(";"), default=["motley_plan", "motley"])
+    parser.add_argument("--policies", type=lambda text: text.split(";"), default=["motley", "motley_static"])
     parser.add_argument("--rows", type=lambda text: [list(ROWS)[int(n)] for n in text.split(",")], default=list(ROWS))
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     asked = parser.parse_args()

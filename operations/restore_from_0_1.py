@@ -27,6 +27,8 @@ NEWEST = frozenset(
     }
 )
 """Newest migrations of 0.1."""
+SECOND = "scheduler_app.0002_pruned_at"
+"""A migration of 0.1 that no later version has: their names differ, though their numbers may not."""
 MOVED = {
     "accounting_app": (
         *("dailyusage", "durationforecast", "durationmodel", "gpuminute", "gputypeusage", "nodeuse", "quotahour"),
@@ -46,7 +48,7 @@ RECORDS = "django_migrations"
 
 def is_of_0_1(migrations: frozenset[str]) -> bool:
     """Whether a backup with these migrations was taken by 0.1."""
-    return any(name.startswith("scheduler_app.0002") for name in migrations)
+    return SECOND in migrations
 
 
 def is_complete(migrations: frozenset[str]) -> bool:

@@ -28,8 +28,8 @@ from allocation.policies.min_cost_slo import min_cost_slo
 from allocation.policies.min_cost_slo import plain_program as plain_min_cost_slo
 from allocation.policies.motley import motley
 from allocation.policies.motley import plain_program as plain_motley
-from allocation.policies.motley_plan import motley_plan
-from allocation.policies.motley_plan import plain_program as plain_motley_plan
+from allocation.policies.motley_static import motley_static
+from allocation.policies.motley_static import plain_program as plain_motley_static
 from allocation.policies.parameters import Policy
 from allocation.policies.proportional import proportional
 from allocation.policies.qssf import qssf
@@ -78,14 +78,14 @@ class Registered:
 REGISTRY: dict[str, Registered] = {
     "motley": Registered(
         motley,
-        "early completions, and each team's share over some hours",
+        "early completions by a plan of the coming hours, and each team's share",
         Preempts.BY_VALUE,
         (Need.RATES, Need.STEPS_LEFT, Need.WEIGHTS),
         elastic=True,
     ),
-    "motley_plan": Registered(
-        motley_plan,
-        "early completions by a plan of the coming hours, and each team's share",
+    "motley_static": Registered(
+        motley_static,
+        "early completions by what jobs save now, and each team's share",
         Preempts.BY_VALUE,
         (Need.RATES, Need.STEPS_LEFT, Need.WEIGHTS),
         elastic=True,
@@ -212,7 +212,7 @@ PLAIN_PROGRAMS: dict[str, Policy] = {
     "min_cost": plain_min_cost,
     "min_cost_slo": plain_min_cost_slo,
     "motley": plain_motley,
-    "motley_plan": plain_motley_plan,
+    "motley_static": plain_motley_static,
     "sia": plain_sia,
 }
 """Plain programs by policy; that of `hadar`, a greedy rule, is the integer program that it approximates."""

@@ -1,4 +1,4 @@
-"""What `motley` and `motley_plan` share: terms of a configuration's value, and the assignment beside reservations."""
+"""What `motley` and `motley_static` share: terms of a configuration's value, and the assignment beside reservations."""
 
 from collections.abc import Callable
 from dataclasses import replace

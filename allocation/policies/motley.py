@@ -1,4 +1,4 @@
-"""Minimum mean completion time, fair to teams over time, by integer assignment and virtual queues (Motley's own)."""
+"""Minimum mean completion time, fair to teams, by a plan of the hours to come: costs to go, integer assignment."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -7,6 +7,7 @@ from typing import Annotated
 from numpy import arange, maximum, where
 
 from allocation.decision import Decision
+from allocation.plan.costs_to_go import find_costs_to_go
 from allocation.policies._motley_terms import (
     HOUR_S,
     LEAST_S,
@@ -21,22 +22,23 @@ from allocation.problem import Problem
 from allocation.reservations import ReservationRules
 from allocation.restart_cost import part_lost_to_restart
 from allocation.time_budget import UNLIMITED, TimeBudget
-from allocation.types import Floats
+from allocation.types import Bools, Floats
+
+PLANNING = 0.5
+"""Part of the time limit that the plan may take; the assignment has the rest."""
 
 
 def motley(
     problem: Problem,
     *,
-    short_first: Annotated[
-        float, Range(0, 1, "how much more short remaining jobs count; 0: all jobs count the same")
-    ] = 0.2,
-    first_run: Annotated[float, Range(0, 10, "how much more a job counts that has not run yet")] = 0.2,
+    power: Annotated[
+        float, Range(1, 4, "power of completion times whose sum is to be least: 1 the mean, more also the last jobs")
+    ] = 1.25,
     horizon_s: Annotated[float, Range(60, 86_400, "seconds over which the cost of a restart is spread")] = 900.0,
     repaid: Annotated[float, Range(0, 10, "how many restarts a job must gain by another configuration")] = 2.0,
-    begin: Annotated[float, Range(0, 10, "value of running at all, relative to the value of full speed (1)")] = 1.0,
     fairness: Annotated[
         float,
-        Range(0, 1000, "weight of a team's backlog, in values of full speed per GPU and cluster-hour; 0: no teams"),
+        Range(0, 1000, "weight of a team's backlog, in mean values of full speed per GPU and cluster-hour; 0: none"),
     ] = 2.0,
     rho_max: Annotated[
         float, Range(1, 1000, "age over the isolated time of the whole job beyond which the job gains value")
@@ -52,37 +54,57 @@ def motley(
     lease_growth: Annotated[
         float, Range(0, 4, "factor by which a restart lengthens the lease of a job, up to the horizon; 0: no leases")
     ] = 2.0,
+    planned: Annotated[
+        int, Range(1, 2000, "jobs up to which all are planned; of more, so many stand for all others")
+    ] = 200,
     gap: Annotated[float, Range(0, 0.5, "relative optimality gap at which the solver may stop")] = 1e-3,
     time_limit_s: Annotated[
         float, Range(0.01, 600, "seconds after which the best feasible assignment so far is used")
     ] = 20.0,
 ) -> Decision:
-    r"""Assign the configurations that save the most time and serve the teams furthest behind their shares.
+    r"""Assign the configurations whose steps are worth most in a plan of the hours to come.
 
-    Choose it for rigid and elastic jobs that should finish early on average, of teams that are each to get their share
-    over some hours: it is the default. A job changes its configuration only if it gains more than two restarts cost.
+    Choose it for rigid and elastic jobs that should finish early, of teams that are each to get their share over some
+    hours: it is the default. A job changes its configuration only if it gains more than two restarts cost.
 
     .. math::
-        \max_{X \in \{0,1\}}\ \textstyle\sum_{ik} \left[\omega_i\, \phi_i \left(\frac{r_i}{1\,\mathrm{h}}\right)^{-q}
-        (a + s_i + v_{ik}) + \beta\, (Q_{ik} + Z_i)\, d_{ik}\right] X_{ik} \quad\text{s.t.}\quad
+        \max_{X \in \{0,1\}}\ \textstyle\sum_{ik} \left[\alpha_i T_{ik} (1 - l_{ik}) + \alpha_i s_i \max_k T_{ik}
+        + \beta\, \bar{a}\, (Q_{ik} + Z_i)\, d_{ik}\right] X_{ik} \quad\text{s.t.}\quad
         & \textstyle \sum_k X_{ik} \le 1                      && \forall i \quad\text{(one configuration)} \\
         & \textstyle \sum_i \sum_k u_{jk} X_{ik} \le c_j      && \forall j \quad\text{(capacity)}
 
-    **Time saved.** A second in configuration k saves job i the time of the same steps at its best rate; a restart
-    costs its part of the time until the job completes or the horizon H is reached, and counts b times where a running
-    job changes its configuration. A job that holds GPUs would pay it later if it were stopped (s). A job that has not
-    run yet counts more (phi): its owner learns soon whether it works, and turns go round before anyone's third.
+    **Costs to go.** Alpha is what a step of the job is worth now: by how much it lowers the sum of completion times to
+    the power e, with the GPUs that it frees later for others. It is the dual of the work of the job in a linear program
+    over time, with intervals t that double in length, L, up to the end of all work (`allocation.plan.program`):
+
+    .. math::
+        \min_{x \ge 0}\ \textstyle\sum_i \omega_i \sum_{tk} \frac{(1 + A_i + \tau_t)^e - (1 + A_i)^e}{e}\,
+        \frac{T'_{ik}}{S_i} x_{ikt} \quad\text{s.t.}\quad
+        & \textstyle \sum_k x_{ikt} \le L_t                        && \forall i, t \quad\text{(time)} \\
+        & \textstyle \sum_{kt} \frac{T'_{ik}}{S_i} x_{ikt} = 1     && \forall i \quad\text{(work)} \\
+        & \textstyle \sum_{ik} u_{jk} x_{ikt} \le c_j L_t          && \forall j, t \quad\text{(capacity)}
+
+    A is the age and tau the middle of an interval, in hours. T' are rates less the time of one restart, where the
+    configuration is not held: T' = T S / (S + T R). So a job that gains little from more GPUs gets them when they are
+    cheap, and one that would have to run alone at the end runs sooner. The plan knows nothing of jobs to come, and
+    would put off long jobs for a quiet that never comes: a power above 1 counters that, because an hour counts more
+    the older the job is. Of more than `planned` jobs so many stand for all others; each job answers the prices of that
+    plan for itself.
+
+    **A round.** A restart costs its part l of the time until the job completes or the horizon H is reached, b times
+    where a running job changes its configuration; a job that would be stopped would pay it later (s):
 
     .. math::
         r_i = \frac{S_i}{\max_k T_{ik}}, \qquad
         l_{ik} = \frac{R_{ik}}{\min(H,\ R_{ik} + S_i / T_{ik})}, \qquad
-        v_{ik} = \frac{T_{ik}}{\max_k T_{ik}} (1 - l_{ik}), \qquad
+        s_i = \frac{R_i}{\min(H,\ R_i + r_i)} \ \text{if it holds GPUs}, \qquad
         R_{ik} = \begin{cases} 0 & k \text{ is held} \\ b R_i & \text{another is} \\ R_i & \text{else} \end{cases}
 
-    **Queues drained.** d is the work done per second, in average GPUs; Q the virtual queue of the job's team in
-    cluster-hours (`allocation.fairness.later_backlog`); Z that of the job, for its age A beyond rho_max times the
-    time I that the whole job takes on a 1/m part of the cluster. Jobs that came later lengthen it to an hour at most,
-    else I might outgrow the age of a gang for as long as others come; m_i are the jobs as old or older:
+    **Queues drained.** a is the mean value of full speed; d the work done per second, in average GPUs; Q the virtual
+    queue of the job's team in cluster-hours (`allocation.fairness.later_backlog`); Z that of the job, for its age A
+    beyond rho_max times the time I that the whole job takes on a 1/m part of the cluster. Jobs that came later lengthen
+    it to an hour at most, else I might outgrow the age of a gang for as long as others come; m_i are the jobs as old or
+    older:
 
     .. math::
         d_{ik} = g_i \frac{T_{ik}}{p_i} (1 - l_{ik}), \qquad
@@ -101,11 +123,13 @@ def motley(
 
     This is drift plus penalty. With :math:`L = \frac12 \sum_t Q_t^2`, one round of length D changes L by at most
     :math:`D^2 + D \sum_t Q_t (e_t - d_t)`, because shares are at most 1. Each round maximises :math:`\beta \sum_t Q_t
-    d_t` plus the value of the time saved, which lies between 0 and some V per round. Serving every team its share is
+    d_t` plus the value of the steps over a, which lies between 0 and some V per round. Serving every team its share is
     feasible, up to what gangs leave over, and would make the drift 0; so the time average of what the policy loses
     against it is at most :math:`D / 2 + V / (\beta Q)`, and a team's queue stays below a level of the order of
     :math:`V / \beta` [3]_: `fairness` trades backlog against completion time. The queue Z of a job that waits grows
     without bound while the value of others is bounded, so that no job waits forever.
+
+    Prices are hours of others for each GPU-hour; an hour of a new job counts 1, and (1 + A) to the power e - 1 later.
 
     Parameters
     ----------
@@ -114,74 +138,91 @@ def motley(
         locked (m,), S = remaining_steps (m,), R = restart_s (m,) seconds, attained_gpu_s, g = base_gpus, p = base_rate
         (m,), A = age_s, isolated_s (m,), Q = team_backlog_s (m,), most_replicas (m,) that jobs of its workload ever
         had.
-    short_first, first_run, horizon_s, repaid, begin : q, phi - 1 of a first run, H, b and a.
-    fairness, rho_max : beta and rho_max.
-    patience, lease_growth : c, and e of the leases.
-    scale_up, gap, time_limit_s : limit of growth, relative optimality gap, seconds.
+    power, horizon_s, repaid : e, H and b.
+    fairness, rho_max : beta, and from where Z counts.
+    patience, lease_growth : c, and growth of leases.
+    scale_up, planned, gap, time_limit_s : limit of growth, jobs of the plan, relative optimality gap, seconds.
 
     Returns
     -------
     Decision
-        assignment (m,); objective and bound as in the formula; prices (n,) and value (m, K) in its unit: what a GPU, or
-        a configuration, adds to the sum. Where `time_limit_s` or the round's time limit comes before the gap is
-        reached, the feasible answer by prices, with the status `limit`.
+        assignment (m,); objective and bound as in the formula; prices (n,) and value (m, K) in such hours per hour:
+        what a GPU, or a configuration, takes off the sum. Where `time_limit_s` or the round's time limit comes
+        before the gap is reached, the feasible answer by prices, with the status `limit`.
 
     References
     ----------
-    .. [1] Subramanya et al., SOSP 2023, "Sia: Heterogeneity-aware, goodput-optimized ML-cluster scheduling",
-       section 3.4 (the program; other values).
-    .. [2] Berg, Vesilo and Harchol-Balter, Performance Evaluation 2020, "heSRPT: Parallel scheduling to minimize mean
-       slowdown" (why short jobs first, and not alone).
+    .. [1] Goemans, Queyranne, Schulz, Skutella and Wang, SIAM Journal on Discrete Mathematics 2002, "Single machine
+       scheduling with release dates" (mean busy dates).
+    .. [2] Schulz and Skutella, SIAM Journal on Discrete Mathematics 2002, "Scheduling unrelated machines by randomized
+       rounding" (the program over intervals).
     .. [3] Neely, "Stochastic Network Optimization with Application to Communication and Queueing Systems", 2010,
        section 4.5 (drift plus penalty, virtual queues).
     """
     budget = TimeBudget.of(problem).at_most(time_limit_s)
-    values = Values(short_first, first_run, horizon_s, repaid, begin, fairness, rho_max)
+    values = PlanValues(power, horizon_s, repaid, fairness, rho_max, planned)
     rules = ReservationRules(patience, lease_growth, horizon_s, by_team=fairness > 0)
-    gain = partial(_gain, x=values)
+    gain = partial(_gain, x=values, budget=TimeBudget.after(PLANNING * budget.left_s()))
     return assign_beside_reservations(problem, gain, rules, scale_up=scale_up, gap=gap, budget=budget)
 
 
 @dataclass(frozen=True)
-class Values:
+class PlanValues:
     """Parameters of the value of a configuration."""
 
-    short_first: float = 0.2
-    first_run: float = 0.2
+    power: float = 1.25
     horizon_s: float = 900.0
     repaid: float = 2.0
-    begin: float = 1.0
     fairness: float = 2.0
     rho_max: float = 4.0
+    planned: int = 200
 
 
-DEFAULTS, RULES = Values(), ReservationRules()
+DEFAULTS, RULES = PlanValues(), ReservationRules()
 
 
 def plain_program(
     problem: Problem,
-    values: Values = DEFAULTS,
+    values: PlanValues = DEFAULTS,
     rules: ReservationRules = RULES,
     *,
     scale_up: float = 0.0,
     gap: float = 1e-3,
     budget: TimeBudget = UNLIMITED,
 ) -> Decision:
-    """Solve the program above by HiGHS, beside what is reserved."""
-    return plain_assignment(problem, partial(_gain, x=values), rules, scale_up=scale_up, gap=gap, budget=budget)
+    """Solve the integer program above by HiGHS, beside what is reserved, with the same costs to go."""
+    gain = partial(_gain, x=values, budget=UNLIMITED)
+    return plain_assignment(problem, gain, rules, scale_up=scale_up, gap=gap, budget=budget)
 
 
-def _gain(problem: Problem, x: Values) -> Floats:
-    """Value of each configuration (m, K)."""
-    T, g, p = problem.rate, problem.base_gpus, problem.base_rate
-    best, held = T.max(axis=1), problem.held[:, None] == arange(T.shape[1])
+def _gain(problem: Problem, x: PlanValues, budget: TimeBudget) -> Floats:
+    """Value of each configuration (m, K): cost that it takes off per hour."""
+    T, best = problem.rate, problem.rate.max(axis=1)
+    held = problem.held[:, None] == arange(T.shape[1])
     r = maximum(left_s(problem, x.horizon_s), LEAST_S)
+    a = HOUR_S * _costs_to_go(problem, r * best, held, x, budget)
     done = 1 - part_lost_to_restart(problem, r * best, held, repaid=x.repaid, horizon_s=x.horizon_s)
-    phi = 1 + where(problem.attained_gpu_s > 0, 0, x.first_run)
-    urgency = problem.job_weight * phi * (r / HOUR_S) ** -x.short_first
-    s = spared_by_staying(problem, r, x.horizon_s)
-    v, d = T / best[:, None] * done, (g / p)[:, None] * T * done
-    gain: Floats = (
-        urgency[:, None] * (x.begin + s[:, None] + v) + x.fairness * queues_h(problem, r, held, x.rho_max) * d
-    )
+    spared = spared_by_staying(problem, r, x.horizon_s) * best
+    gain: Floats = a[:, None] * (T * done + spared[:, None])
+    if x.fairness:
+        d = (problem.base_gpus / problem.base_rate)[:, None] * T * done
+        gain = gain + x.fairness * (a * best).mean() * queues_h(problem, r, held, x.rho_max) * d
     return gain
+
+
+def _costs_to_go(problem: Problem, steps: Floats, held: Bools, x: PlanValues, budget: TimeBudget) -> Floats:
+    """Cost to go (m,) of a step of each job now; a configuration that is not held begins with a restart."""
+    restart_s = where(held, 0, problem.restart_s[:, None])
+    rate = problem.rate * steps[:, None] / (steps[:, None] + problem.rate * restart_s)
+    found = find_costs_to_go(
+        rate,
+        problem.usage,
+        problem.capacity,
+        steps=steps,
+        weight=problem.job_weight,
+        age_s=problem.age_s,
+        power=x.power,
+        most_planned=x.planned,
+        budget=budget,
+    )
+    return found.alpha

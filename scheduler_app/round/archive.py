@@ -111,10 +111,14 @@ def archive_of(record: Round) -> Archived | None:
 
 @lru_cache(maxsize=KEPT_UNPACKED)
 def _unpacked(number: int, started_at: datetime) -> Archived | None:
-    """Unpacked archive, cached: an archive never changes, but after a restore its number may be another round's."""
-    blob = Round.objects.filter(pk=number, started_at=started_at).values_list("archive", flat=True).first()
+    """Unpacked archive, cached: an archive never changes, but after a restore its number may be another round's.
+
+    The policy has the name that it has today, in the row: in the archive it may have the name that it had then.
+    """
+    kept = Round.objects.filter(pk=number, started_at=started_at).exclude(archive=None)
+    blob, policy = kept.values_list("archive", "policy").first() or (None, "")
     try:
-        return unpack(bytes(blob)) if blob else None
+        return replace(unpack(bytes(blob)), policy=policy) if blob else None
     except Exception:  # what zipfile, zlib, NumPy and JSON raise at damaged bytes is no list that they promise
         log.exception("the archive of round %s is damaged: it is shown without its decisions", number)
         return None

@@ -28,11 +28,11 @@ SOLVER = {
     "min_cost": "maximize_weighted_sum",
     "min_cost_slo": "maximize_weighted_sum",
     "motley": "assign_with_incumbents",
-    "motley_plan": "assign_with_incumbents",
+    "motley_static": "assign_with_incumbents",
     "sia": "assign_with_incumbents",
 }
 """By which function a policy solves."""
-SOLVES = {"motley": "_motley_terms", "motley_plan": "_motley_terms"}
+SOLVES = {"motley": "_motley_terms", "motley_static": "_motley_terms"}
 """Module that calls it, where it is not the policy's own."""
 
 

@@ -109,7 +109,7 @@ def test_what_a_policy_picks_is_not_put_together():
 
 def test_a_policy_tells_by_its_answer_whether_it_shares_out():
     assert {name for name, policy in POLICIES.items() if not shares_out(policy)} == {
-        *("motley", "motley_plan", "sia", "hadar", "allox", "srtf", "qssf", "slearn", "las", "fifo", "fifo_fastest")
+        *("motley", "motley_static", "sia", "hadar", "allox", "srtf", "qssf", "slearn", "las", "fifo", "fifo_fastest")
     }
 
 

@@ -56,7 +56,7 @@ def test_a_parameter_of_a_closed_set_names_its_choices(ada: APIClient, address: 
             "put policies/current",
             {"policy": "nope"},
             "/policy",
-            "'nope' is not one of motley, motley_plan, max_min_fairness, ",
+            "'nope' is not one of motley, motley_static, max_min_fairness, ",
         ),
     ],
 )

@@ -11,7 +11,7 @@ from simulation.results.bound import certified_bound
 from simulation.scenario.scenario import Scenario
 
 HEADER = "name,arrival_s,gpus,min_gpus,max_gpus,duration_s,gpu_types"
-POLICIES = ("motley_plan", "fifo")
+POLICIES = ("motley", "fifo")
 
 
 @pytest.fixture
@@ -37,8 +37,8 @@ def test_each_trace_has_its_bound_and_no_policy_is_below_it(traces):
         "",
         *["mean"] * 2,
     ]
-    assert [line.split(" | ")[1].split(",")[0] for line in lines[3:6]] == ["bound", "`motley_plan`", "`fifo`"]
+    assert [line.split(" | ")[1].split(",")[0] for line in lines[3:6]] == ["bound", "`motley`", "`fifo`"]
     for policy, runs in by_policy.items():
         least = [bound.avg_jct_h for bound in bounds.values()]
         assert (np.array([run["avg_jct_h"] for run in runs]) >= np.array(least) - 1e-9).all(), policy
-    assert by_policy["motley_plan"][0]["avg_jct_h"] < by_policy["fifo"][0]["avg_jct_h"]
+    assert by_policy["motley"][0]["avg_jct_h"] < by_policy["fifo"][0]["avg_jct_h"]

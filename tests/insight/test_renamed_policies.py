@@ -1,0 +1,50 @@
+"""The policies `motley` and `motley_static`: what names them from before they were called so says what it said."""
+
+from datetime import timedelta
+from importlib import import_module
+
+from django.apps import apps
+
+from insight_app.models import LabRun, PolicyGuard
+from scheduler_app.models import PolicySetting, Round
+from scheduler_app.round.replay import replay_round
+from tests.service_lab import Lab
+
+
+def migrate(function: str) -> None:
+    for name in ("scheduler_app.migrations.0002_motley_plans", "insight_app.migrations.0005_motley_plans"):
+        getattr(import_module(name), function)(apps, None)
+
+
+def test_settings_and_rounds_are_renamed_and_an_archived_round_is_still_replayed(lab: Lab) -> None:
+    lab.node("n1", gpus=1)
+    lab.policy("motley_static", short_first=0.5)
+    lab.submit()
+    lab.decide()
+    migrate("rename_back")
+    [record] = Round.objects.all()
+    assert (PolicySetting.objects.current().policy, record.policy) == ("motley", "motley")
+    migrate("rename")
+    record.refresh_from_db()
+    current = PolicySetting.objects.current()
+    assert (current.policy, current.parameters["short_first"], record.policy) == ("motley_static", 0.5, "motley_static")
+    archived, _, same = replay_round(record.number)
+    assert (archived.policy, same) == ("motley_static", True)
+
+
+def test_runs_of_the_lab_and_what_they_predicted_are_renamed(lab: Lab) -> None:
+    rows = [{"policy": "motley:short_first=0.5"}, {"policy": "motley_plan"}, {"policy": "sia"}]
+    result = {"present": {"policy": "motley"}, "policies": rows}
+    names = [row["policy"] for row in rows]
+    run = LabRun.objects.create(owner=lab.user("ann"), days=7, policies=names, result=result)
+    lab.policy("motley")
+    predicted = {"policy": "motley_plan", "present_policy": "motley", "chosen": {}}
+    PolicyGuard.objects.create(
+        setting=PolicySetting.objects.current(), predicted=predicted, until=lab.now + timedelta(hours=1)
+    )
+    migrate("rename")
+    run.refresh_from_db()
+    assert run.policies == ["motley_static:short_first=0.5", "motley", "sia"]
+    assert [row["policy"] for row in run.result["policies"]] == run.policies
+    assert run.result["present"]["policy"] == "motley_static"
+    assert PolicyGuard.objects.get().predicted == {"policy": "motley", "present_policy": "motley_static", "chosen": {}}
