@@ -1,4 +1,4 @@
-"""What each ingredient of `motley` and `motley_static` buys: `python -m benchmarks.ablation`; `--rows 3` the first three only.
+"""What each ingredient of Motley's policies buys: `python -m benchmarks.ablation`; `--rows 3` the first three only.
 
 Sia's three Philly workloads, from `MOTLEY_REFERENCE` or `../shared/reference`, and five made up like them
 (`--only philly`: without these), by Sia's rules on its cluster, with what a service knows (`--knowledge` for another).

@@ -59,6 +59,9 @@ class Preempts(StrEnum):
     BY_VALUE = "where it gains more than the restart costs"
 
 
+OF_AN_OBJECTIVE = "how much one more GPU of the type would have improved the objective"
+
+
 @dataclass(frozen=True)
 class Registered:
     """A policy and the properties that its callers need, or that people compare."""
@@ -73,6 +76,8 @@ class Registered:
     """Whether the decision is independent of the time that jobs waited and ran, and of their remaining work."""
     strict_queue: bool = False
     """Whether the first job that does not fit stops the queue, so that idle GPUs are not lent to other jobs."""
+    price_meaning: str = OF_AN_OBJECTIVE
+    """What a shadow price of a round is."""
 
 
 REGISTRY: dict[str, Registered] = {
@@ -82,6 +87,8 @@ REGISTRY: dict[str, Registered] = {
         Preempts.BY_VALUE,
         (Need.RATES, Need.STEPS_LEFT, Need.WEIGHTS),
         elastic=True,
+        price_meaning="how many hours earlier jobs would end, added up, for each hour of one more GPU of the type "
+        "(what teams are owed counts as well)",
     ),
     "motley_static": Registered(
         motley_static,
@@ -216,3 +223,8 @@ PLAIN_PROGRAMS: dict[str, Policy] = {
     "sia": plain_sia,
 }
 """Plain programs by policy; that of `hadar`, a greedy rule, is the integer program that it approximates."""
+
+
+def price_meaning(policy: str) -> str:
+    """What a shadow price of a round under this policy is; the round may be of long ago, and the policy gone."""
+    return REGISTRY[policy].price_meaning if policy in REGISTRY else OF_AN_OBJECTIVE

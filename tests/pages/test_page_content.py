@@ -91,6 +91,24 @@ def test_a_round_groups_waiting_jobs_by_reason_and_says_what_changed(crowded, me
     assert 'id="prices"' in shown
 
 
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        (
+            "motley",
+            "The shadow price is how many hours earlier jobs would end, added up, for each hour of one more GPU",
+        ),
+        ("fifo", "The shadow price is how much one more GPU of the type would have improved the objective"),
+        ("gone_since", "The shadow price is how much one more GPU of the type would have improved the objective"),
+    ],
+)
+def test_pages_say_what_a_shadow_price_is_under_the_policy_of_the_round(crowded, member, web, policy, words):
+    Round.objects.update(policy=policy)
+    job = Job.objects.filter(state="queued").latest("pk")
+    for address in (reverse("round", args=[crowded.number]), reverse("job", args=[job.pk]) + "?tab=why"):
+        assert words in " ".join(web(member).get(address).content.decode().split()), address
+
+
 def test_the_archive_of_a_round_is_unpacked_once_for_all_who_read_it(crowded, member, web):
     client, job = web(member), Job.objects.filter(state="queued").latest("pk")
     addresses = [

@@ -19,6 +19,7 @@ from django.utils.dateparse import parse_datetime
 from django.views.decorators.http import require_safe
 
 from accounting_app.gpu_watch.history import course_of_attempt, energy_j, latest_watched, summaries
+from allocation.policies import price_meaning
 from insight_app.errors import TooManySolves
 from insight_app.explain.array_progress import array_progress
 from insight_app.explain.attempt_explanations import amount_of, cancel_cost, shortage_of
@@ -226,6 +227,7 @@ def _why(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Con
         "no_rate_known": bool(rows) and all(row.rate is None for row in rows),
         "explain_placement": " ".join(filter(None, sentences)),
         "round": record,
+        "price_meaning": price_meaning(record.policy if record else ""),
     }
 
 

@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from accounting_app.fairness.energy_ledger import energy_between
+from allocation.policies import price_meaning
 from insight_app.errors import TooManySolves
 from insight_app.explain.decisions import decisions_of, rows_seen
 from insight_app.explain.round_changes import changes_since_the_last, prices_up_to
@@ -77,6 +78,7 @@ def _page(request: SignedInRequest, number: int, **more: Any) -> HttpResponse:
     }
     if archived:
         context |= _split_by_sight(request, number, archived) | {"types": _types(archived, record)}
+        context["price_meaning"] = price_meaning(record.policy)
         context |= _changes(request, record, archived) | _prices(number)
     return render(request, "pages/round.html", context)
 
