@@ -1,4 +1,4 @@
-"""The policy `motley_plan` is called `motley`, and what was `motley` is called `motley_static` (decision 130)."""
+"""The policy `motley_plan` is called `motley`, and what was `motley` is called `motley_static` (decision 131)."""
 
 from collections.abc import Callable
 from typing import Any
