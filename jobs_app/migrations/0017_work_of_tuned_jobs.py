@@ -31,5 +31,15 @@ class Migration(migrations.Migration):
             name='worth_done',
             field=models.FloatField(blank=True, editable=False, help_text='Steps of the initial batch that its steps were worth, summed up by report; empty: not tuned.', null=True),
         ),
+        migrations.AddField(
+            model_name='attempt',
+            name='checkpoint_times',
+            field=models.JSONField(blank=True, default=dict, help_text='What it was told last from which it decides when to save; empty: nothing.'),
+        ),
+        migrations.AddField(
+            model_name='attempt',
+            name='checkpoint_times_due',
+            field=models.BooleanField(default=False, help_text='Changed; its engine has yet to be told.'),
+        ),
         migrations.RunPython(note_what_was_told, migrations.RunPython.noop),
     ]
