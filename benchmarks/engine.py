@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from engines.gpu_readings import emulated_readings
 from engines.protocol import (
     AttemptReport,
+    CheckpointTimes,
     EngineError,
     GpuReading,
     JobFile,
@@ -55,6 +56,9 @@ class InstantEngine:
         self.ended.setdefault(attempt, ASKED_TO_STOP)
 
     def set_share(self, attempt: int, shares: Sequence[NodeShare]) -> None:
+        pass
+
+    def set_checkpoint_times(self, attempt: int, times: CheckpointTimes) -> None:
         pass
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:

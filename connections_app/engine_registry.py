@@ -16,6 +16,7 @@ from engines.accounts import account_name
 from engines.local.engine import LocalEngine
 from engines.protocol import (
     AttemptReport,
+    CheckpointTimes,
     Engine,
     EngineError,
     GpuReading,
@@ -120,6 +121,9 @@ class UnusableEngine:
         self._refuse()
 
     def set_share(self, attempt: int, shares: Sequence[NodeShare]) -> None:
+        self._refuse()
+
+    def set_checkpoint_times(self, attempt: int, times: CheckpointTimes) -> None:
         self._refuse()
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:

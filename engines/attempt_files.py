@@ -169,6 +169,8 @@ class AttemptFolder:
         self.started = path / "started.json"
         self.stop = path / "stop.json"
         self.stop_reason = path / "stop_reason"
+        self.checkpoint_times = path / "checkpoint_times.json"
+        """What the job reads anew while it runs; absent until it differs from what the environment says."""
         self.secrets = path / "secrets.json"
         """Secret environment variables of the job; deleted when the job starts."""
         self.progress = path / "progress.json"

@@ -11,11 +11,14 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Any
 
+from engines.epoch_length import EpochLength
 from engines.protocol import MetricReport, Progress
 
 LONGEST_LINE_BYTES = 64 * 1024
 READ_BYTES = 1024 * 1024
 GREATEST_INTEGER = 2**63 - 1
+ROUNDING = 1e-6
+"""What sums of floats may add to a whole number of steps."""
 LONGEST_CHECKPOINT_S = 86_400.0
 MOST_COUNTED = 2**31 - 1
 """Limit of the line counters, so that they fit into a database column."""
@@ -60,6 +63,7 @@ class ProgressTail:
         self._path = path
         self._started_at = started_at
         self._milestones = Milestones(milestones)
+        self._epoch_length = EpochLength()
         self._offset = 0
         self._partial = b""
         self._skipping = False
@@ -134,7 +138,7 @@ class ProgressTail:
             loss=_number(report.get("loss")),
             epoch=_number(report.get("epoch")),
             batch_size=_integer(report.get("batch_size")),
-            total_steps=_total_steps(report) or (first.total_steps if first else None),
+            total_steps=self._total_steps(report) or (first.total_steps if first else None),
             grad_sqr=_number(report.get("grad_sqr")),
             grad_var=_number(report.get("grad_var")),
             metrics=_metrics(report, dict(first.metrics) if first else {}),
@@ -142,6 +146,20 @@ class ProgressTail:
             milestones=self._milestones.with_line(first.milestones if first else {}, report),
             **self._checkpoint_of(report, now),
         )
+
+    def _total_steps(self, report: dict[str, Any]) -> int | None:
+        """As the line says; else by its epoch, of so many, with its batch; at first by the mean steps of an epoch."""
+        if (told := _integer(report.get("total_steps"))) is not None:
+            return told
+        epoch, epochs = _number(report.get("epoch")), _number(report.get("epochs"))
+        if epoch is None or not epochs or not 0 <= epoch <= epochs:
+            return None
+        step: int = report["step"]
+        self._epoch_length.read(step, epoch, _integer(report.get("batch_size")))
+        left = self._epoch_length.steps_left(epochs)
+        if left is None:
+            return _whole_steps(step * epochs / epoch) if epoch else None
+        return _whole_steps(step + left - ROUNDING)
 
     def _checkpoint_of(self, report: dict[str, Any], now: datetime) -> dict[str, Any]:
         """The checkpoint that the line reports, else the last one before."""
@@ -172,6 +190,11 @@ def progress_from_json(content: dict[str, Any]) -> tuple[Progress | None, int]:
     return Progress(**(fields | times | {"metrics": metrics})), content["invalid_lines"]
 
 
+def _whole_steps(steps: float) -> int:
+    """As many or one more; a job may report numbers of which the quotient is no number any more."""
+    return math.ceil(steps) if steps < GREATEST_INTEGER else GREATEST_INTEGER
+
+
 def _parse(line: bytes) -> dict[str, Any] | None:
     """Parse one line; None unless it is a JSON object with an integer step."""
     if len(line) > LONGEST_LINE_BYTES:
@@ -181,17 +204,6 @@ def _parse(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return report if isinstance(report, dict) and _integer(report.get("step")) is not None else None
-
-
-def _total_steps(report: dict[str, Any]) -> int | None:
-    """As the line says; else by its epoch, of so many, at its step."""
-    if (told := _integer(report.get("total_steps"))) is not None:
-        return told
-    epoch, epochs = _number(report.get("epoch")), _number(report.get("epochs"))
-    if not epoch or not epochs or not 0 < epoch <= epochs:
-        return None
-    step: int = report["step"]
-    return min(math.ceil(step * epochs / epoch), GREATEST_INTEGER)
 
 
 def checked(progress: Progress) -> Progress:

@@ -103,6 +103,19 @@ class NodeShare:
 
 
 @dataclass(frozen=True)
+class CheckpointTimes:
+    """What decides how often a job saves, in seconds: how long its nodes stay, and what a checkpoint takes, if known.
+
+    `notified` is the part of losses that are announced `notice_s` before.
+    """
+
+    mean_up_s: float
+    notified: float
+    notice_s: float
+    checkpoint_s: float | None = None
+
+
+@dataclass(frozen=True)
 class Setup:
     """Command that makes the environment of a job, before the job starts and unless one with the same key exists."""
 
@@ -469,6 +482,9 @@ class Engine(Protocol):
         Idempotent. What it uses already of memory is taken back only as far as that kills nothing, and its memory is
         never raised above what it was launched with.
         """
+
+    def set_checkpoint_times(self, attempt: int, times: CheckpointTimes) -> None:
+        """Replace the file `MOTLEY_CHECKPOINT_TIMES_FILE` of an attempt that runs; of others do nothing. Idempotent."""
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
         """One report per attempt; an attempt that was never launched here is UNKNOWN, with no process left.

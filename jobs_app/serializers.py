@@ -206,7 +206,7 @@ class JobAnswer(serializers.ModelSerializer[Job]):
     def get_progress(self, job: Job) -> dict[str, Any]:
         attempt = self._live(job)
         rate = attempt.measured_rate if attempt else None
-        return {"step": job.step, "total_steps": job.steps_in_all, "rate": rate, "at": job.step_at}
+        return {"step": job.step, "total_steps": job.last_step, "rate": rate, "at": job.step_at}
 
     @extend_schema_field(JobSpec)
     def get_spec(self, job: Job) -> dict[str, Any]:

@@ -5,12 +5,14 @@ Dumps". Where one moment is cheaper than others its own, shorter interval holds:
 compares this rule with the best plan for all stages of a job.
 """
 
+import json
 import math
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import NamedTuple, Self
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
 
 FIRST_AFTER_S = 60.0
 """The first checkpoint of a job, whose cost nobody knows, is made after this time: it measures it."""
@@ -18,6 +20,8 @@ USUAL_MEAN_UP_S = 30 * 86_400.0
 """Outside Motley: a failure each month."""
 NOTICE_MARGIN = 0.8
 """Part of the notice within which a checkpoint must fit, as the service plans it."""
+LOOK_EVERY_S = 1.0
+"""Between looks at the service's file: a loop may ask at each of its steps, and the file may be on a file server."""
 
 
 class NodesStay(NamedTuple):
@@ -27,14 +31,6 @@ class NodesStay(NamedTuple):
     notified: float
     """Part of the interruptions that are announced, by SIGTERM, early enough for a checkpoint of `notice_s`."""
     notice_s: float
-
-    @classmethod
-    def of_environment(cls) -> Self:
-        return cls(
-            float(os.environ.get("MOTLEY_MEAN_UP_SECONDS") or USUAL_MEAN_UP_S),
-            float(os.environ.get("MOTLEY_NOTIFIED") or 0),
-            float(os.environ.get("MOTLEY_NOTICE_SECONDS") or 0),
-        )
 
     def loss_every_s(self, cost_s: float) -> float:
         """Mean time until an interruption that comes before a checkpoint of this cost can be made."""
@@ -51,10 +47,55 @@ def daly_interval(cost_s: float, mean_up_s: float) -> float:
     return math.sqrt(2 * cost_s * mean_up_s) * (1 + part / 3 + part**2 / 9) - cost_s
 
 
+class ServiceTimes:
+    """What the service expects: as of the launch in the environment, and later in the file that it replaces.
+
+    Of a file that cannot be read, or is not as it should be, what was known before holds.
+    """
+
+    def __init__(self) -> None:
+        self._looked_at_s = -math.inf
+        self._stamp: tuple[int, int] | None = None
+        self._told: dict[str, float] = {}
+
+    @property
+    def nodes_stay(self) -> NodesStay:
+        self._look()
+        return NodesStay(
+            self._known("mean_up_s", "MOTLEY_MEAN_UP_SECONDS") or USUAL_MEAN_UP_S,
+            self._known("notified", "MOTLEY_NOTIFIED") or 0.0,
+            self._known("notice_s", "MOTLEY_NOTICE_SECONDS") or 0.0,
+        )
+
+    @property
+    def checkpoint_s(self) -> float | None:
+        """Of the last checkpoint that was reported."""
+        self._look()
+        return self._known("checkpoint_s", "MOTLEY_CHECKPOINT_SECONDS")
+
+    def _known(self, name: str, variable: str) -> float | None:
+        found = self._told.get(name)
+        return float(os.environ[variable]) if found is None and os.environ.get(variable) else found
+
+    def _look(self) -> None:
+        path, now_s = os.environ.get("MOTLEY_CHECKPOINT_TIMES_FILE"), time.monotonic()
+        if not path or now_s < self._looked_at_s + LOOK_EVERY_S:
+            return
+        self._looked_at_s = now_s
+        with suppress(OSError, ValueError, TypeError, AttributeError):
+            status = Path(path).stat()
+            stamp = (status.st_mtime_ns, status.st_ino)
+            if stamp != self._stamp:
+                told = json.loads(Path(path).read_text(encoding="utf-8"))
+                self._told = {name: float(value) for name, value in told.items() if value is not None}
+                self._stamp = stamp
+
+
 class CheckpointTiming:
     """Time since the last checkpoint of this process, and what it cost."""
 
     def __init__(self) -> None:
+        self._service = ServiceTimes()
         self._since_s: float | None = None
         self._cost_s: float | None = None
         self._unreported: dict[str, float] = {}
@@ -65,14 +106,11 @@ class CheckpointTiming:
         if self._since_s is None:
             self._since_s = time.monotonic()
         cost = cost_s if cost_s is not None else self._known_cost()
-        interval_s = (
-            FIRST_AFTER_S if cost is None else daly_interval(cost, NodesStay.of_environment().loss_every_s(cost))
-        )
+        interval_s = FIRST_AFTER_S if cost is None else daly_interval(cost, self._service.nodes_stay.loss_every_s(cost))
         return max(interval_s - (time.monotonic() - self._since_s), 0.0)
 
     def _known_cost(self) -> float | None:
-        told = os.environ.get("MOTLEY_CHECKPOINT_SECONDS")
-        return self._cost_s if self._cost_s is not None or not told else float(told)
+        return self._service.checkpoint_s if self._cost_s is None else self._cost_s
 
     @contextmanager
     def measured(self) -> Iterator[None]:

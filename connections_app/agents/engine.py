@@ -35,6 +35,7 @@ from engines.gpu_readings import emulated_readings
 from engines.linux import seconds_since_boot
 from engines.protocol import (
     AttemptReport,
+    CheckpointTimes,
     EngineError,
     GpuReading,
     JobFile,
@@ -131,6 +132,9 @@ class AgentEngine:
 
     def set_share(self, attempt: int, shares: Sequence[NodeShare]) -> None:
         """Do nothing: agents are told the shares of their attempts in each answer to their messages."""
+
+    def set_checkpoint_times(self, attempt: int, times: CheckpointTimes) -> None:
+        """Do nothing: they are in each answer, too."""
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
         return JoinedMachines().poll(attempts)

@@ -25,8 +25,8 @@ from connections_app.agents.updates import program_for
 from connections_app.errors import ForkedAgent
 from connections_app.models import Agent, AgentAttempt, EngineProbe
 from engines.agent.codec import decode, encode
-from engines.agent.messages import AttemptNews, Condition, Orders, ShareOrder, StopCommand, Sync
-from engines.protocol import AttemptReport, Launch, NodeShare, Phase, StopReason
+from engines.agent.messages import AttemptNews, CheckpointOrder, Condition, Orders, ShareOrder, StopCommand, Sync
+from engines.protocol import AttemptReport, CheckpointTimes, Launch, NodeShare, Phase, StopReason
 from jobs_app.models import Attempt, GpuClaim
 from jobs_app.secrets import SecretGone, unseal
 
@@ -122,6 +122,7 @@ def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
         stops=answer.stops,
         go=[attempt for attempt, row in rows.items() if row.go_at and not row.stop_reason],
         shares=_shares_at(agent, rows.values()),
+        checkpoint_times=_checkpoint_times_of(rows.values()),
         sessions=orders_of(rows.values(), kept_rows_asked_for(agent)) if agent.rights.sessions else (),
         program=program_for(agent),
         tries=agent.update_tries,
@@ -131,6 +132,13 @@ def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
         may_go=may_go and not rows.keys() - {*answer.forget},
         mark=mark,
     )
+
+
+def _checkpoint_times_of(rows: Collection[AgentAttempt]) -> list[CheckpointOrder]:
+    """What the attempts that the agent says it runs decide from when they save next; of none no query."""
+    running = [row.attempt for row in rows if (row.report or {}).get("phase") == Phase.RUNNING]
+    known = Attempt.objects.filter(pk__in=running).exclude(checkpoint_times={}).order_by("pk") if running else ()
+    return [CheckpointOrder(one.pk, CheckpointTimes(**one.checkpoint_times)) for one in known]
 
 
 def _shares_at(agent: Agent, rows: Collection[AgentAttempt]) -> list[ShareOrder]:

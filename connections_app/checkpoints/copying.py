@@ -6,7 +6,7 @@ The copy is made when the job is submitted: what the other job saves later, or d
 import os
 import stat
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from connections_app.errors import CheckpointNotCopied
 from connections_app.job_folder import open_file
 from engines.protocol import EngineError, JobFile, OpenedFile
 from jobs_app.errors import FilesDeleted, InvalidSpec
+from jobs_app.measurement.training_progress import worth_at
 from jobs_app.models import Job
 from jobs_app.submission.admission import Admitted
 
@@ -81,8 +82,16 @@ def begun_with(chosen: ChosenCheckpoint, asked: Admitted) -> Admitted:
     if asked.array is not None:
         text = "Tasks of an array cannot begin with a checkpoint of another job: submit one job."
         raise InvalidSpec.at("/array", "not_with_a_checkpoint", text)
+    columns = asked.columns | chosen.columns | _work_done(chosen, asked.columns.get("batch_size") or {})
     note = "; ".join(filter(None, (asked.note, f"begins with {chosen}")))
-    return replace(asked, columns=asked.columns | chosen.columns, note=note)
+    return replace(asked, columns=columns, note=note)
+
+
+def _work_done(chosen: ChosenCheckpoint, limits: Mapping[str, int]) -> dict[str, float | None]:
+    """What the steps up to the checkpoint were worth, where both jobs count in steps of the same initial batch."""
+    same = chosen.source.batch_size.get("initial") == limits.get("initial")
+    worth = worth_at(chosen.source, chosen.step) if limits and same and chosen.step is not None else None
+    return {"worth_done": worth}
 
 
 def _latest_step(kept: list[Checkpoint]) -> int | None:

@@ -19,7 +19,7 @@ from engines.agent.condition import Conditions
 from engines.agent.connection import CONFLICT, FORKED, OTHER_RELEASE, UNAUTHORIZED, Connection, Refused, Unheard
 from engines.agent.kept_jobs import KeptJobs
 from engines.agent.machine import machine_digest
-from engines.agent.messages import VERSION, AttemptNews, Orders, ShareOrder, Sync
+from engines.agent.messages import VERSION, AttemptNews, CheckpointOrder, Orders, ShareOrder, Sync
 from engines.agent.network import Network
 from engines.agent.program import Program
 from engines.agent.sessions import Sessions
@@ -29,7 +29,16 @@ from engines.attempt_files import read_json, sync_folder, write_json
 from engines.lease_file import LeaseFile
 from engines.linux import seconds_since_boot
 from engines.local.engine import LocalEngine
-from engines.protocol import AttemptReport, GpuReading, NodeReport, NodeShare, Phase, StopReason
+from engines.protocol import (
+    AttemptReport,
+    CheckpointTimes,
+    EngineError,
+    GpuReading,
+    NodeReport,
+    NodeShare,
+    Phase,
+    StopReason,
+)
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +87,7 @@ class Agent:
         self._told: dict[int, tuple[Phase, bool]] = {}
         self._is_answered = False
         self._shares: dict[int, NodeShare] = {}
+        self._checkpoint_times: dict[int, CheckpointTimes] = {}
         self._shown: str | None = None
 
     def run(self) -> int:
@@ -237,6 +247,7 @@ class Agent:
         for attempt in orders.go:
             self._engine.go(attempt)
         self._share(orders.shares)
+        self._tell_checkpoint_times(orders.checkpoint_times)
         for session in orders.sessions:
             self._sessions.open(session)
         known = self._engine.attempts()
@@ -259,6 +270,17 @@ class Agent:
                 self._shares[one.attempt] = one.share
             except OSError as error:
                 log.warning("the share of attempt %d could not be set: %s", one.attempt, error)
+
+    def _tell_checkpoint_times(self, orders: Sequence[CheckpointOrder]) -> None:
+        """Tell attempts what is new to this process; what cannot be written is tried again with the next answer."""
+        known, self._checkpoint_times = self._checkpoint_times, {}
+        for one in orders:
+            try:
+                if known.get(one.attempt) != one.times:
+                    self._engine.set_checkpoint_times(one.attempt, one.times)
+                self._checkpoint_times[one.attempt] = one.times
+            except (OSError, EngineError) as error:
+                log.warning("attempt %d could not be told when checkpoints pay: %s", one.attempt, error)
 
     def _forget(self, orders: Orders) -> None:
         """Remove the files of attempts, and of their jobs unless a later attempt is here.

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import time, timedelta
 
-from engines.protocol import AttemptReport, GpuReading, Launch, NodeReport, NodeShare, StopReason
+from engines.protocol import AttemptReport, CheckpointTimes, GpuReading, Launch, NodeReport, NodeShare, StopReason
 
 VERSION = 1
 """Of these messages. A service refuses an agent with another one."""
@@ -138,6 +138,14 @@ class ShareOrder:
 
 
 @dataclass(frozen=True)
+class CheckpointOrder:
+    """What decides how often an attempt saves, as it is known now. Repeated while it runs."""
+
+    attempt: int
+    times: CheckpointTimes
+
+
+@dataclass(frozen=True)
 class SessionOrder:
     """A session in a rank, for which the agent opens a connection of its own. Repeated until it has."""
 
@@ -161,6 +169,7 @@ class Orders:
     go: Sequence[int] = ()
     """Attempts whose gang is ready on all servers: their ranks start. Repeated while they run."""
     shares: Sequence[ShareOrder] = ()
+    checkpoint_times: Sequence[CheckpointOrder] = ()
     sessions: Sequence[SessionOrder] = ()
     program: str = ""
     """Digest of the program to which the agent changes; empty: it stays. Repeated until it has said that it has."""

@@ -25,6 +25,7 @@ from engines.linux import lock, process_space, seconds_since_boot
 from engines.nvml import MachineWatch, device_is_free
 from engines.protocol import (
     AttemptReport,
+    CheckpointTimes,
     EngineError,
     GpuReading,
     JobFile,
@@ -168,6 +169,9 @@ class LocalEngine(KeptFiles):
         for cgroup, share in zip(_cgroup_files(self._root.attempt(attempt).read_launch()), shares, strict=False):
             if cgroup is not None:
                 write_limits(cgroup["path"], limits_of_share(cgroup["limits"], share))
+
+    def set_checkpoint_times(self, attempt: int, times: CheckpointTimes) -> None:
+        self._root.set_checkpoint_times(attempt, times)
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
         return [_report(attempt, self._root.attempt(attempt)) for attempt in attempts]

@@ -15,6 +15,7 @@ from engines.gpu_readings import emulated_readings
 from engines.linux import seconds_since_boot
 from engines.protocol import (
     AttemptReport,
+    CheckpointTimes,
     EngineError,
     EngineUnreachable,
     GpuReading,
@@ -133,6 +134,9 @@ class SlurmEngine(KeptFiles):
 
     def set_share(self, attempt: int, shares: Sequence[NodeShare]) -> None:
         """Do nothing: Slurm has reserved the CPUs for as long as the job runs."""
+
+    def set_checkpoint_times(self, attempt: int, times: CheckpointTimes) -> None:
+        self._root.set_checkpoint_times(attempt, times)
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
         try:

@@ -7,6 +7,7 @@ import secrets
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from uuid import UUID
 
@@ -24,6 +25,7 @@ from engines.attempt_files import (
 from engines.job_files import list_folder, open_file
 from engines.progress import progress_from_json
 from engines.protocol import (
+    CheckpointTimes,
     EngineError,
     JobFile,
     Launch,
@@ -35,6 +37,7 @@ from engines.protocol import (
 )
 from engines.supervision.cgroup_subtree import CgroupSubtree
 from engines.supervision.container_runtime import ContainerRuntime
+from engines.supervision.disk import file_errors_explained
 from engines.supervision.processes import MARK
 from engines.supervision.rank import PACKAGE_PARENT, PYTHON
 
@@ -142,6 +145,7 @@ class EngineRoot:
             "PET_MASTER_ADDR": address,
             "MOTLEY_CHECKPOINT_DIR": str(checkpoints),
             "MOTLEY_STOP_REASON_FILE": str(folder.stop_reason),
+            "MOTLEY_CHECKPOINT_TIMES_FILE": str(folder.checkpoint_times),
         }
         if launch.secrets:
             write_json(folder.secrets, dict(launch.secrets))
@@ -173,6 +177,13 @@ class EngineRoot:
         if launch.checkpoints is not None:
             prepared["checkpoints"] = _checkpoint_file(launch.checkpoints, folder, checkpoints)
         return prepared
+
+    def set_checkpoint_times(self, attempt: int, times: CheckpointTimes) -> None:
+        """Replace the file from which the job reads them, unless the attempt is over or not here."""
+        folder = self.attempt(attempt)
+        if folder.launch.exists() and not folder.exit.exists():
+            with file_errors_explained(folder.path):
+                write_json(folder.checkpoint_times, asdict(times), mode=0o644)
 
     def _rank_command(
         self,

@@ -100,9 +100,8 @@ def _expected_end(attempt: Attempt, now: datetime) -> datetime | None:
 
 def _work_left_s(attempt: Attempt) -> float | None:
     rate = attempt.measured_rate or attempt.own_rate
-    if attempt.job.total_steps is None or not rate:
-        return None
-    return (attempt.job.total_steps - max(attempt.step or 0, attempt.job.step)) / rate
+    left = attempt.job.work.own_steps_left
+    return None if left is None or not rate else left / rate
 
 
 def _time_left_s(attempt: Attempt, now: datetime) -> float | None:

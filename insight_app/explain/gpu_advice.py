@@ -95,12 +95,18 @@ def read_gpu_advice(job: Job, attempts: Iterable[Attempt]) -> GpuAdvice:
     """The advice for a job that has run."""
     measured = [one for one in attempts if one.measured_rate and one.reports >= LEAST_REPORTS]
     last = max(measured, key=lambda one: one.number, default=None)
-    steps = max((job.steps_in_all or job.step) - (job.continues_step or 0), 0)
+    steps = max(_own_steps(job) - (job.continues_step or 0), 0)
     if last is None:
         return advice_of(steps, None, [])
     rates = Throughput.objects.filter(team=job.team_id, workload=job.workload)
     batch = _batch_of(last, rates)
     return advice_of(steps, own_gpus(last), None if batch is None else _measured(rates.filter(batch_size=batch)))
+
+
+def _own_steps(job: Job) -> int:
+    """Steps of the whole job, were they all made with its present batch."""
+    work = job.work
+    return round((work.total or work.done) / work.each)
 
 
 def own_gpus(attempt: Attempt) -> MeasuredGpus:

@@ -124,9 +124,8 @@ def _duration(segments: Floats, restore_s: float, stay: Interruptions) -> Durati
 
 def _work_left_s(job: Job, attempt: Attempt) -> float | None:
     rate = attempt.measured_rate or attempt.own_rate
-    if job.total_steps is None or not rate:
-        return None
-    return max(job.total_steps - max(attempt.step or 0, job.step or 0), 0) / rate
+    left = job.work.own_steps_left
+    return None if left is None or not rate else left / rate
 
 
 def _restore_s(job: Job, attempts: Sequence[Attempt]) -> float:

@@ -61,7 +61,7 @@ def _estimated(job: Job, attempts: Sequence[Attempt], live: Attempt | None, now:
     """Remaining running time, whatever the time limit."""
     forecast = DurationForecast.objects.filter(pk=job.pk).first()
     if job.steps_in_all:
-        return _of_steps(job, job.steps_in_all, live, forecast)
+        return _of_steps(job, live, forecast)
     gpus = forecast.gpus if forecast else job.gpus_min
     if job.array and (sampled := _sampled(job.array)):
         return _of_similar(job, sampled, attempts, live, gpus=gpus, now=now)
@@ -89,16 +89,18 @@ def _submission(job: Job, gpus: int) -> Submission:
     return Submission(traits, job.created_at, request_of(job.gpu_types), job.time_limit_s)
 
 
-def _of_steps(job: Job, total: int, live: Attempt | None, forecast: DurationForecast | None) -> RemainingWork | None:
+def _of_steps(job: Job, live: Attempt | None, forecast: DurationForecast | None) -> RemainingWork | None:
     """Steps left at the measured, else the expected rate; of a waiting job, as much of the forecast as is left."""
-    left = max(total - job.step, 0)
+    work = job.work
+    if work.own_steps_left is None or not work.total:
+        return None
     if live is not None and (rate := live.measured_rate or live.own_rate):
-        seconds = left / rate
+        seconds = work.own_steps_left / rate
     elif forecast is not None and forecast.submission_basis == Basis.DECLARED and forecast.submission_s is not None:
-        seconds = forecast.submission_s * left / total
+        seconds = forecast.submission_s * (1 - work.done / work.total)
     else:
         return None
-    basis, says = (Basis.DECLARED, "declares") if total == job.total_steps else (Basis.REPORTED, "reports")
+    basis, says = (Basis.DECLARED, "declares") if job.steps_in_all == job.total_steps else (Basis.REPORTED, "reports")
     detail = f"from the steps it {says}{_at_what_rate(live)}"
     return RemainingWork(seconds, seconds, seconds, basis, 0, live is not None, detail)
 

@@ -85,7 +85,7 @@ def _job(history: History, job: JobRow, rates: Sequence[KnownRate], began: datet
         team=naming("team", team.name),
         team_weight=team.weight,
         array=naming("array", str(job.array_id)) if job.array_id else None,
-        declared_length=job.steps_in_all / steps if job.steps_in_all and steps else inf,
+        declared_length=job.work.total / steps if job.work.total and steps else inf,
         deadline_s=deadline_s if deadline_s is not None and deadline_s >= arrival_s else None,
     )
 
@@ -93,7 +93,7 @@ def _job(history: History, job: JobRow, rates: Sequence[KnownRate], began: datet
 def _steps(job: JobRow, runs: Iterable[Run], rates: Iterable[KnownRate]) -> float:
     rate_of = {(known.gpu_type, known.gpus): known.steps_per_s for known in rates}
     ran = sum(run.seconds * rate_of.get((run.gpu_type, run.gpus), 0.0) for run in runs)
-    return float(job.step) if job.step else ran
+    return job.work.done if job.step else ran
 
 
 def _size(job: JobRow) -> tuple[tuple[int, ...], int | dict[str, int], tuple[int, ...]]:

@@ -13,6 +13,7 @@ from jobs_app.measurement.checkpoint_history import MadeCheckpoint, note_checkpo
 from jobs_app.measurement.fading_means import RateKey, RateNews, learn_cpu_rates, learn_rates
 from jobs_app.measurement.gradient_noise import Gradients, learn_noise
 from jobs_app.measurement.progress_curves import CurvePoint, MetricPoint, note_milestones, note_points
+from jobs_app.measurement.training_progress import WorkReport, worth_done
 from jobs_app.models import Attempt, Job, JobEvent
 from jobs_app.submission.fields import LARGEST_BATCH, LARGEST_RATE
 
@@ -54,14 +55,20 @@ def note_progress(advances: Iterable[ProgressDelta]) -> None:
     learn_cpu_rates(news)
     gradients = list(_gradients(fresh))
     learn_noise(one for _, one in gradients)
-    _write_jobs((attempt, advance) for attempt, advance in fresh if attempt.state != Attempt.State.ENDED)
+    going_on = [(attempt, advance) for attempt, advance in fresh if attempt.state != Attempt.State.ENDED]
+    _write_jobs(going_on)
     noises = {job: (scale, one.batch) for job, one in gradients if (scale := one.noise_scale) is not None}
+    worth = worth_done([_work(before, now, noises) for before, now in going_on if before.limits])
+    rewrite(Job, ("worth_done",), {job: (done.steps,) for job, done in worth.items()})
     rewrite(Job, ("noise_scale", "noise_batch"), noises)
     note_points(
         {before.job: CurvePoint(advance.at, advance.step, advance.loss, advance.metrics) for before, advance in fresh}
     )
     note_milestones({before.job: advance.milestones for before, advance in fresh if advance.milestones})
-    note_checkpoints({before.job: made for before, advance in fresh if (made := _checkpoint(before, advance))})
+    made = {before.job: one for before, advance in fresh if (one := _checkpoint(before, advance))}
+    note_checkpoints(
+        {job: one._replace(worth=worth[job].at_checkpoint) if job in worth else one for job, one in made.items()}
+    )
     _write_attempts(fresh)  # after the jobs, as everywhere: another lock order could deadlock
 
 
@@ -91,17 +98,27 @@ class StoredProgress(NamedTuple):
     checkpoint_at: datetime | None
     links: dict[str, str]
     """Of its job."""
+    limits: dict[str, int]
+    """Of its job's batch; empty: it is not tuned."""
+    job_step: int
+    worth_done: float | None
+    noise_scale: float | None
+    """Of its job."""
 
+
+OF_JOB = {
+    **{name: f"job__{name}" for name in ("team", "workload", "links", "worth_done", "noise_scale")},
+    "limits": "job__batch_size",
+    "job_step": "job__step",
+}
+"""Where columns of the job are found."""
 
 Fresh = Iterable[tuple[StoredProgress, ProgressDelta]]
 
 
 def _stored_progress(pks: Iterable[int]) -> Iterator[StoredProgress]:
     """Read columns instead of model instances: thousands of jobs report at once."""
-    fields = [
-        {"team": "job__team", "workload": "job__workload", "links": "job__links"}.get(name, name)
-        for name in StoredProgress._fields
-    ]
+    fields = [OF_JOB.get(name, name) for name in StoredProgress._fields]
     rows = Attempt.objects.filter(pk__in=list(pks)).order_by("pk").values_list(*fields)
     return (StoredProgress(*row) for row in rows)
 
@@ -110,8 +127,26 @@ def _checkpoint(before: StoredProgress, now: ProgressDelta) -> MadeCheckpoint | 
     """The checkpoint of the report, if it is a new one."""
     if now.checkpoint_at is None or now.checkpoint_at == before.checkpoint_at:
         return None
-    step = now.step if now.checkpoint_step is None else now.checkpoint_step  # an older agent does not tell it
-    return MadeCheckpoint(now.checkpoint_at, step, now.checkpoint_s, before.number, now.loss)
+    return MadeCheckpoint(now.checkpoint_at, _checkpoint_step(now), now.checkpoint_s, before.number, now.loss)
+
+
+def _checkpoint_step(now: ProgressDelta) -> int:
+    return now.step if now.checkpoint_step is None else now.checkpoint_step  # an older agent does not tell it
+
+
+def _work(before: StoredProgress, now: ProgressDelta, noises: Mapping[UUID, tuple[float, int]]) -> WorkReport:
+    """What the report says of the work of a job whose batch is tuned, by the noise that is known with it."""
+    return WorkReport(
+        job=before.job,
+        limits=before.limits,
+        before=before.job_step,
+        worth_done=before.worth_done,
+        noise_scale=noises[before.job][0] if before.job in noises else before.noise_scale,
+        batch=_batch_of(before, now),
+        begins=now.first_step if before.step is None else None,
+        step=now.step,
+        checkpoint=_checkpoint_step(now) if _checkpoint(before, now) else None,
+    )
 
 
 def _write_attempts(fresh: Fresh) -> None:

@@ -150,6 +150,10 @@ class Attempt(models.Model):
     )
     loss = models.FloatField(null=True, blank=True)
     checkpoint_s = models.FloatField(null=True, blank=True, help_text="Seconds that its last checkpoint took.")
+    checkpoint_times = models.JSONField(
+        default=dict, blank=True, help_text="What it was told last from which it decides when to save; empty: nothing."
+    )
+    checkpoint_times_due = models.BooleanField(default=False, help_text="Changed; its engine has yet to be told.")
     checkpoint_at = models.DateTimeField(null=True, blank=True, help_text="When it was made.")
     personal_secrets = models.BooleanField(default=False, help_text="Launched with a secret of the job's owner.")
     idle_gpus = models.PositiveIntegerField("idle GPUs", default=0, help_text="GPUs of it that nothing runs on now.")

@@ -15,6 +15,7 @@ from uuid_utils.compat import uuid7
 
 from cluster_app.replica_size import GpusPerReplica
 from cluster_app.storage import Volunteers
+from estimation.training_work import TrainingWork
 from jobs_app.models.code_archive import CodeArchive
 from jobs_app.models.recipe import Recipe
 from jobs_app.models.recurring_job import RecurringJob
@@ -269,6 +270,12 @@ class Job(models.Model):
     noise_batch = models.PositiveIntegerField(
         null=True, blank=True, editable=False, help_text="Samples of a step when it reported its noise last."
     )
+    worth_done = models.FloatField(
+        null=True,
+        blank=True,
+        editable=False,
+        help_text="Steps of the initial batch that its steps were worth, summed up by report; empty: not tuned.",
+    )
     total_steps = models.PositiveBigIntegerField(null=True, blank=True)
     reported_total_steps = models.PositiveBigIntegerField(
         null=True, blank=True, help_text="As it says itself while it runs; counts where `total_steps` is not given."
@@ -425,6 +432,17 @@ class Job(models.Model):
     def steps_in_all(self) -> int | None:
         """Declared, else as it reports them, or the other way round where its batch is tuned; None: not known."""
         return steps_in_all(self.total_steps, self.reported_total_steps, tuned=bool(self.batch_size))
+
+    @property
+    def work(self) -> TrainingWork:
+        """What it has done and what is left, in its own steps and in those in which rates count."""
+        return TrainingWork.of(self)
+
+    @property
+    def last_step(self) -> int | None:
+        """Its own step at which it will be done, with the present batch; None: not known."""
+        is_own = not self.batch_size or self.reported_total_steps
+        return self.steps_in_all if is_own else self.work.last_own_step
 
     @property
     def replica(self) -> GpusPerReplica:

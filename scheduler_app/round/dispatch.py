@@ -4,10 +4,11 @@ import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from math import ceil
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
@@ -19,8 +20,19 @@ from cluster_app.models import Engine as EngineRow
 from cluster_app.storage import StoragePaths
 from connections_app.agents.uploads import checkpoints_of
 from connections_app.engine_registry import engines
+from database.bulk_update import rewrite
 from engines.accounts import account_name
-from engines.protocol import CpuLimit, Engine, EngineUnreachable, Image, Launch, NodeFault, NodeShare, StopReason
+from engines.protocol import (
+    CheckpointTimes,
+    CpuLimit,
+    Engine,
+    EngineUnreachable,
+    Image,
+    Launch,
+    NodeFault,
+    NodeShare,
+    StopReason,
+)
 from estimation.checkpoint_plan import CheckpointTerms
 from jobs_app.code.storage import path_of
 from jobs_app.lifecycle.attempt_endings import AttemptEnd, AttemptIsNotLive, end_attempt, end_attempts
@@ -30,6 +42,7 @@ from jobs_app.secrets import SecretGone, UsableSecrets
 from jobs_app.submission.images import may_fetch
 from jobs_app.tokens import JobToken
 from scheduler_app.errors import NoStorage
+from scheduler_app.round.checkpoint_times import times_of
 from scheduler_app.round.job_environment import LaunchGpu, LaunchSpec, launch_of, setup_of
 from scheduler_app.round.lease import Fence
 from scheduler_app.round.node_lifetimes import checkpoint_terms
@@ -96,6 +109,7 @@ def dispatch(fence: Fence, now: datetime) -> None:
         _withdraw_from_disabled_engines(now)
     _send_launches(fence, running, now)
     _send_shares(fence, running)
+    _send_checkpoint_times(fence, running)
 
 
 def promote_waiting_claims(now: datetime) -> None:
@@ -190,6 +204,7 @@ def _send_launches(fence: Fence, running: dict[str, Engine], now: datetime) -> N
                 name: F(name.removeprefix("told_")) for name in TOLD
             }  # a share lowered meanwhile counts: the safe side
             Attempt.objects.filter(pk__in=sent.attempts).update(launched_at=now, **told)
+            rewrite(Attempt, ("checkpoint_times",), sent.checkpoint_times)
             if sent.with_personal_secrets:
                 Attempt.objects.filter(pk__in=sent.with_personal_secrets).update(personal_secrets=True)
 
@@ -199,13 +214,14 @@ class Sent(NamedTuple):
 
     attempts: list[int]
     with_personal_secrets: list[int]
+    checkpoint_times: dict[int, tuple[dict[str, Any]]]
 
 
 def _launched(
     running: dict[str, Engine], attempts: Sequence[Attempt], gpus: dict[int, list[LaunchGpu]], now: datetime
 ) -> Sent:
     """Launch attempts and return those that were sent; an engine that does not answer is not asked again now."""
-    sent = Sent([], [])
+    sent = Sent([], [], {})
     unreachable: set[str] = set()
     secrets = UsableSecrets.read(attempt.job for attempt in attempts)
     terms = checkpoint_terms(attempts, now)
@@ -216,6 +232,8 @@ def _launched(
             inputs = LaunchInputs(gpus[attempt.pk], secrets, terms.get(attempt.pk))
             if _launch(running[attempt.engine], attempt, inputs, now):
                 sent.attempts.append(attempt.pk)
+                if attempt.pk in terms:
+                    sent.checkpoint_times[attempt.pk] = (asdict(times_of(terms[attempt.pk])),)
                 if secrets.are_personal(attempt.job):
                     sent.with_personal_secrets.append(attempt.pk)
         except EngineUnreachable as error:
@@ -243,6 +261,30 @@ def note_told_shares(told: Mapping[int, tuple[int, int]]) -> None:
     amounts = attempts.values_list("pk", "cpus_per_gpu", "memory_per_gpu_mib")
     same = [pk for pk, cpus, memory_mib in amounts if told[pk] == (cpus, memory_mib)]
     Attempt.objects.filter(pk__in=same).update(share_due=False)
+
+
+def _send_checkpoint_times(fence: Fence, running: dict[str, Engine]) -> None:
+    """Tell the engines what jobs that run are to decide from when they save next, where that has changed."""
+    alive = (State.RUNNING, State.STOPPING)
+    due = Attempt.objects.filter(checkpoint_times_due=True, state__in=alive).exclude(engine__in=_silent_engines())
+    for batch in _batches(list(due.order_by("pk").values_list("pk", flat=True))):
+        fence.check()
+        told = dict(due.filter(pk__in=batch).values_list("pk", "checkpoint_times"))
+        engine_of = dict(due.filter(pk__in=batch).values_list("pk", "engine"))
+        sent = {pk: times for pk, times in told.items() if _set_checkpoint_times(running[engine_of[pk]], pk, times)}
+        with fence.transaction():
+            now = dict(Attempt.objects.select_for_update().filter(pk__in=sent).values_list("pk", "checkpoint_times"))
+            same = [pk for pk, times in sent.items() if now.get(pk) == times]
+            Attempt.objects.filter(pk__in=same).update(checkpoint_times_due=False)
+
+
+def _set_checkpoint_times(engine: Engine, attempt: int, times: Mapping[str, Any]) -> bool:
+    try:
+        engine.set_checkpoint_times(attempt, CheckpointTimes(**times))
+    except Exception:  # retried at the next turn; other attempts are told meanwhile
+        log.exception("the attempt %s could not be told when checkpoints pay", attempt)
+        return False
+    return True
 
 
 def _set_share(engine: Engine, attempt: Attempt, gpus: Sequence[LaunchGpu]) -> bool:

@@ -46,8 +46,9 @@ def lengths_of(
     worked_s (m,): how long such a gang would have taken for what each job has done so far.
     """
     durations = _durations(jobs, ended, base_gpus, base_rate)
-    step = np.array([job.step * job.step_worth for job in jobs], dtype=float)
-    left = np.array([np.inf if job.left_steps is None else job.left_steps for job in jobs], dtype=float)
+    works = [job.work for job in jobs]
+    step = np.array([work.done for work in works], dtype=float)
+    left = np.array([np.inf if work.left is None else work.left for work in works], dtype=float)
     left_s = [_left_s(duration, after) for duration, after in zip(durations, worked_s.tolist(), strict=True)]
     told = np.isfinite(left)
     remaining = np.where(told, left, np.array(left_s, dtype=float) * base_rate)
@@ -71,8 +72,8 @@ def _durations(
 def _told(job: JobRow, ended: EndedDurations, rate: float) -> DurationEstimate | None:
     if job.total_steps:
         return DurationEstimate.declared(job.total_steps / rate)
-    if job.reported_total_steps:
-        return DurationEstimate.reported(job.reported_total_steps * job.step_worth / rate)
+    if job.reported_total_steps and (total := job.work.total):
+        return DurationEstimate.reported(total / rate)
     return ended.of_arrays.get(job.array_id) if job.array_id else None
 
 

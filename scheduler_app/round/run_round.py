@@ -32,6 +32,7 @@ from scheduler_app.models import PolicySetting, Round, SetAside
 from scheduler_app.models.round import AFTER_COMMIT
 from scheduler_app.policy.settings import policy_function, with_defaults
 from scheduler_app.round.archive import pack
+from scheduler_app.round.checkpoint_times import renew_checkpoint_times
 from scheduler_app.round.closed_nodes import close_nodes, window_reasons
 from scheduler_app.round.commit import ReasonsByJob, changes_of, commit_round, store_pending_reasons
 from scheduler_app.round.cpu_memory import AS_JOBS_ASKED, CpuMemoryShares, read_cpu_curves, share_cpus_and_memory
@@ -129,6 +130,8 @@ def _decide_and_commit(holder: str, opened: OpenedRound, clock: "Stopwatch") -> 
             requests={job.id: job for job in rows.jobs},
         )
     _record_forecasts(record, snapshot, plan, rows, clock)
+    with _warning_on(record):
+        renew_checkpoint_times(opened.now)
     _follow_up(record, opened, reasons, clock)
     level = logging.INFO if record.starts or record.stops or record.moves else logging.DEBUG
     log.log(level, "%s jobs: %s started, %s stopped, %s moved", record.jobs, record.starts, record.stops, record.moves)

@@ -12,7 +12,7 @@ import pytest
 
 from estimation import checkpoint_plan
 from motley_client import training
-from motley_client.checkpoint_timing import FIRST_AFTER_S, CheckpointTiming
+from motley_client.checkpoint_timing import FIRST_AFTER_S, LOOK_EVERY_S, CheckpointTiming
 from tests.client.polling import TIMEOUT_S
 
 
@@ -332,6 +332,36 @@ def test_announced_losses_do_not_count_where_a_checkpoint_fits_into_the_notice(
     timing = CheckpointTiming()
     assert timing.next_checkpoint(90) == pytest.approx(checkpoint_plan.daly_interval(90, 4 * 7200))
     assert timing.next_checkpoint(110) == pytest.approx(checkpoint_plan.daly_interval(110, 7200))
+
+
+def test_what_the_service_tells_while_the_job_runs_counts_from_the_next_look_on(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    told = tmp_path / "times.json"
+    monkeypatch.setenv("MOTLEY_CHECKPOINT_TIMES_FILE", str(told))
+    monkeypatch.setenv("MOTLEY_MEAN_UP_SECONDS", "7200")
+    monkeypatch.setenv("MOTLEY_CHECKPOINT_SECONDS", "60")
+    timing = CheckpointTiming()
+
+    def due_s(content: str | None = None) -> float:
+        """Seconds from the last save to the next one."""
+        if content is not None:
+            (tmp_path / "new").write_text(content)
+            (tmp_path / "new").replace(told)
+        clock.now += LOOK_EVERY_S
+        return timing.next_checkpoint() + clock.now - began_s
+
+    began_s = clock.now + LOOK_EVERY_S
+    assert due_s() == pytest.approx(checkpoint_plan.daly_interval(60, 7200))
+    assert due_s('{"mean_up_s": 1800.0, "notified": 0.0, "notice_s": 0.0, "checkpoint_s": null}') == pytest.approx(
+        checkpoint_plan.daly_interval(60, 1800)
+    )
+    assert due_s('{"mean_up_s": 1800.0, "notified": 0.5, "notice_s": 120.0, "checkpoint_s": 90.0}') == pytest.approx(
+        checkpoint_plan.daly_interval(90, 3600)
+    )
+    assert due_s("no JSON") == due_s("[]") == pytest.approx(checkpoint_plan.daly_interval(90, 3600))
+    told.unlink()
+    assert due_s() == pytest.approx(checkpoint_plan.daly_interval(90, 3600))
 
 
 def test_a_checkpoint_that_fails_is_tried_again_only_when_the_next_is_due(clock: Clock) -> None:

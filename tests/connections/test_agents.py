@@ -315,6 +315,26 @@ def test_the_share_of_a_job_at_a_real_agent_changes_while_it_runs(
     turns_until(lambda: not engine.attempts())
 
 
+@pytest.mark.thorough
+def test_a_job_at_a_real_agent_is_told_while_it_runs_when_checkpoints_pay(
+    desk: Played, lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engines.agent.agent.machine_digest", lambda: "machine")
+    engine = LocalEngine(tmp_path / "engine", declared=[desk.name])
+    agent = RealAgent(tmp_path, OverRest(desk), engine, partial(replace, DESK, name=desk.name), notice=timedelta())
+
+    def turns_until(look: Callable[[], bool]) -> None:
+        lab.until(lambda: (agent.turn(), agent._transfers.turn()) and look())
+
+    job = lab.submit('until grep -q 4321 "$MOTLEY_CHECKPOINT_TIMES_FILE"; do sleep 0.05; done', gpu_types=["k80"])
+    turns_until(lambda: lab.attempts(job) != [] and lab.attempts(job)[0].state == "running")
+    (attempt,) = lab.attempts(job)
+    assert attempt.checkpoint_times["mean_up_s"] > 0
+    Attempt.objects.update(checkpoint_times=attempt.checkpoint_times | {"mean_up_s": 4321.0})
+    turns_until(lambda: lab.attempts(job)[0].outcome == "succeeded")
+    turns_until(lambda: not engine.attempts())
+
+
 def test_an_end_counts_when_logs_and_checkpoints_have_come(desk: Played, lab: Lab) -> None:
     job = lab.submit("sleep 60", gpu_types=["k80"])
     (launch,) = desk.given().launches

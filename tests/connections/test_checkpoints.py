@@ -149,7 +149,7 @@ def test_reports_are_kept_and_joined_with_files(lab: Lab) -> None:
                 ProgressDelta(attempt, number, 0, began, 10 * number, at, 0.5, checkpoint_s=3.0, checkpoint_at=at)
             ])  # fmt: skip
     made = reported_checkpoints(job.pk)
-    assert (len(made), made[0].step, made[-1][1:]) == (MOST_KEPT, 29, (1019, 3.0, 1, 0.5))
+    assert (len(made), made[0].step, made[-1][1:]) == (MOST_KEPT, 29, (1019, 3.0, 1, 0.5, None))
 
 
 NOW = timezone.now()

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from engines.protocol import OUTPUT, EngineError, NodeLaunch, Phase, SiteReason, Stream
+from engines.protocol import OUTPUT, CheckpointTimes, EngineError, NodeLaunch, Phase, SiteReason, Stream
 from tests.engines.engine_lab import Lab, python, until
 
 
@@ -64,6 +64,7 @@ def test_nothing_of_the_services_environment_reaches_the_job(lab: Lab, monkeypat
     assert set(lab.env_of(attempt)) == {
         *("PATH", "HOME", "LANG", "USER", "LOGNAME", "PWD", "RANK_HERE", "MOTLEY_ATTEMPT_MARK"),
         *("MOTLEY_CHECKPOINT_DIR", "MOTLEY_PROGRESS", "MOTLEY_STOP_REASON_FILE", "MASTER_ADDR", "PET_MASTER_ADDR"),
+        "MOTLEY_CHECKPOINT_TIMES_FILE",
     }
 
 
@@ -72,6 +73,17 @@ def test_the_supervisor_has_nothing_of_the_services_environment(lab: Lab, monkey
     attempt = lab.launch("echo up; sleep 3600")
     lab.wait_for_output(attempt, b"up")
     assert b"secret" not in Path(f"/proc/{lab.supervisor(attempt)}/environ").read_bytes()
+
+
+def test_a_job_that_runs_reads_when_checkpoints_pay(lab: Lab) -> None:
+    attempt = lab.launch('echo up; file="$MOTLEY_CHECKPOINT_TIMES_FILE"; until cat "$file"; do sleep 0.02; done')
+    lab.wait_for_output(attempt, b"up")
+    for _ in range(2):
+        lab.engine.set_checkpoint_times(attempt, CheckpointTimes(3600.0, 0.5, 120.0))
+    lab.end_of(attempt)
+    _, told = lab.output(attempt).splitlines()
+    assert json.loads(told) == {"mean_up_s": 3600, "notified": 0.5, "notice_s": 120, "checkpoint_s": None}
+    lab.engine.set_checkpoint_times(attempt + 1, CheckpointTimes(3600.0, 0.5, 120.0))  # it is not here
 
 
 def test_a_command_as_a_list_is_inert(lab: Lab) -> None:

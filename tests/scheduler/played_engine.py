@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from engines.gpu_readings import emulated_readings
 from engines.protocol import (
     AttemptReport,
+    CheckpointTimes,
     EngineUnreachable,
     GpuReading,
     JobFile,
@@ -85,6 +86,9 @@ class PlayedEngine:
             self._end(played, None)
 
     def set_share(self, attempt: int, shares: Sequence[NodeShare]) -> None:
+        pass
+
+    def set_checkpoint_times(self, attempt: int, times: CheckpointTimes) -> None:
         pass
 
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:

@@ -18,6 +18,7 @@ from estimation.checkpoint_plan import daly_interval
 from insight_app.explain.outlooks import CheckpointOutlook, checkpoint_outlook
 from jobs_app.lifecycle.attempt_endings import AttemptEnd, end_attempt
 from jobs_app.models import Attempt, Job
+from scheduler_app.round.checkpoint_times import is_news, renew_checkpoint_times
 from scheduler_app.round.node_lifetimes import USUAL, by_age, known_lifetimes, lifetimes_now
 from tests.service_lab import Lab
 
@@ -141,6 +142,67 @@ def test_a_spot_machine_that_announces_its_end_costs_no_step(lab: Lab, job_pytho
     lab.until_state(job, Job.State.SUCCEEDED)
     assert [attempt.nodes for attempt in lab.attempts(job)] == [["n1"], ["n2"]]
     assert [int(step) for step in trace.read_text().split()] == list(range(1, 41))
+
+
+# -- what changes while a job runs -------------------------------------------------------------------------------------
+
+WAITS_FOR_SHORTER_INTERVAL = """
+from motley_client.training import checkpoint_saved, next_checkpoint, progress
+import time
+checkpoint_saved(10)
+progress(1)
+usual = next_checkpoint()
+print("usual", flush=True)
+while next_checkpoint() > usual / 3:
+    time.sleep(0.05)
+"""
+TOLD = {"mean_up_s": 7200.0, "notified": 0.5, "notice_s": 120.0, "checkpoint_s": 10.0}
+
+
+@pytest.mark.parametrize(
+    ("change", "news"),
+    [
+        ({}, False),
+        ({"mean_up_s": 7000.0, "notified": 0.52, "checkpoint_s": 10.5}, False),
+        ({"mean_up_s": 6000.0}, True),
+        ({"notified": 0.6}, True),
+        ({"notice_s": 30.0}, True),
+        ({"checkpoint_s": 20.0}, True),
+        ({"checkpoint_s": None}, True),
+    ],
+)
+def test_only_what_changes_the_interval_noticeably_is_told_again(
+    change: dict[str, float | None], *, news: bool
+) -> None:
+    assert is_news(TOLD, TOLD | change) is news
+
+
+def test_a_round_finds_what_has_changed_since_the_job_was_told(lab: Lab, running: Attempt) -> None:
+    told = {"mean_up_s": USUAL[SPOT].mean_up_s, "notified": 0.0, "notice_s": 0.0, "checkpoint_s": 60.0}
+    Attempt.objects.update(checkpoint_times=told)
+
+    def renewed() -> tuple[bool, float]:
+        renew_checkpoint_times(lab.now)
+        running.refresh_from_db()
+        return running.checkpoint_times_due, running.checkpoint_times["mean_up_s"]
+
+    assert renewed() == (False, USUAL[SPOT].mean_up_s)
+    observe(Node.objects.get(), lab, losses=50, up=timedelta(minutes=30))
+    due, mean_up_s = renewed()
+    assert due
+    assert mean_up_s == pytest.approx(1800, rel=0.2)
+
+
+@pytest.mark.thorough
+def test_a_job_that_runs_saves_more_often_when_its_nodes_turn_out_to_go_often(lab: Lab, job_python: Path) -> None:
+    node = lab.node("n1")
+    job = lab.submit(["python", "-c", WAITS_FOR_SHORTER_INTERVAL])
+    lab.running(job)
+    lab.until(lambda: "usual" in lab.output(job))
+    observe(node, lab, losses=99, up=timedelta(minutes=5))
+    lab.until_state(job, Job.State.SUCCEEDED)
+    (attempt,) = lab.attempts(job)
+    assert (attempt.checkpoint_times["mean_up_s"] < 3600, attempt.checkpoint_times_due) == (True, False)
 
 
 # -- what people see ---------------------------------------------------------------------------------------------------

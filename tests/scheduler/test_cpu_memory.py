@@ -3,11 +3,13 @@
 import re
 from dataclasses import replace
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from django.apps import apps
 from django.test import Client
 from django.urls import reverse
 from rest_framework.test import APIClient
@@ -124,6 +126,17 @@ def test_what_runs_is_not_raised_above_what_it_was_told_when_it_started(tuned: L
     Attempt.objects.filter(job=first).update(cpus_per_gpu=1)
     placed(tuned)
     assert share_of(tuned, second) == (3, 0, How.REVERTED)
+
+
+def test_what_was_launched_before_an_upgrade_and_lowered_since_is_raised_again(tuned: Lab) -> None:
+    """The release before did not store what attempts were told."""
+    (first,) = placed(tuned, {"sensitivity": HUNGRY})
+    has = share_of(tuned, first)[0]
+    Attempt.objects.update(state=Attempt.State.RUNNING, launched_at=tuned.now, started_at=tuned.now)
+    import_module("jobs_app.migrations.0017_work_of_tuned_jobs").note_what_was_told(apps, None)
+    Attempt.objects.filter(job=first).update(cpus_per_gpu=3, cpu_memory=How.REVERTED)
+    placed(tuned)
+    assert share_of(tuned, first) == (has, 0, How.RAISED)
 
 
 def test_of_two_that_were_lowered_one_is_raised_where_there_is_not_enough_for_both(tuned: Lab) -> None:

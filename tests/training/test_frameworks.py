@@ -1,5 +1,6 @@
 """Lightning, the Trainer of Transformers, and Accelerate under Motley: as the loop of PyTorch alone."""
 
+import json
 import re
 from pathlib import Path
 
@@ -45,8 +46,13 @@ def test_a_preempted_training_goes_on_elsewhere_as_if_it_had_not_stopped(
     ("script", "saved"), [("lightning_trainer.py", "last.ckpt"), ("transformers_trainer.py", "checkpoint-*")]
 )
 def test_callbacks_save_when_a_checkpoint_pays(training: Training, script: str, saved: str, tmp_path: Path) -> None:
-    """Where nodes stay for a second and a checkpoint takes a millisecond; the Trainer's own saves come later."""
-    env = {"MOTLEY_JOB_ID": "j", "MOTLEY_MEAN_UP_SECONDS": "1", "MOTLEY_CHECKPOINT_SECONDS": "0.001"}
+    """Where nodes stay for a second and a checkpoint takes a millisecond, as the service has said since the launch.
+
+    The Trainer's own saves come later.
+    """
+    times = tmp_path / "times.json"
+    times.write_text(json.dumps({"mean_up_s": 1, "notified": 0, "notice_s": 0, "checkpoint_s": 0.001}))
+    env = {"MOTLEY_JOB_ID": "j", "MOTLEY_MEAN_UP_SECONDS": "1e9", "MOTLEY_CHECKPOINT_TIMES_FILE": str(times)}
     one_process(training.python, script, "--steps", "200", *EACH_STEP, folder=tmp_path, env=env)
     found = [path.name for path in (tmp_path / "checkpoints").glob(saved)]
     assert set(found) - {"checkpoint-200"}, "the Trainer saves at its end by itself"

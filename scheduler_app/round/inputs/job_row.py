@@ -6,12 +6,10 @@ from itertools import chain
 from typing import Any, NamedTuple, Self
 from uuid import UUID
 
-import numpy as np
-
 from allocation.cpu_memory.sensitivity import DataSet
 from cluster_app.replica_size import GpusPerReplica
 from cluster_app.storage import needs_of
-from estimation.goodput import GradientNoise, gain
+from estimation.training_work import TrainingWork
 from jobs_app.models.job import arrival_of, steps_in_all
 
 DeclaredFor = tuple[tuple[str, ...], ...]
@@ -81,6 +79,8 @@ class JobRow(NamedTuple):
     total_steps: int | None
     reported_total_steps: int | None
     step: int
+    worth_done: float | None
+    """As of the job."""
     grace_s: int
     restart_s: float
     """Of a restart: measured of its workload, else as declared."""
@@ -107,21 +107,9 @@ class JobRow(NamedTuple):
         return steps_in_all(self.total_steps, self.reported_total_steps, tuned=bool(self.batch_size))
 
     @property
-    def step_worth(self) -> float:
-        """Steps in which rates count that a step of it is worth: of the initial batch, where its batch is tuned."""
-        if not self.batch_size or self.noise_scale is None or not self.noise_batch:
-            return 1.0
-        initial = self.batch_size["initial"]
-        return float(gain(GradientNoise(1.0, self.noise_scale / initial), np.array(self.noise_batch / initial)))
-
-    @property
-    def left_steps(self) -> float | None:
-        """Steps in which rates count until its end; None: not known."""
-        if (total := self.steps_in_all) is None:
-            return None
-        declared = self.batch_size and not self.reported_total_steps
-        done = self.step * self.step_worth if declared else self.step
-        return max(total - done, 0) * (1.0 if declared else self.step_worth)
+    def work(self) -> TrainingWork:
+        """What it has done and what is left, in steps in which rates count."""
+        return TrainingWork.of(self)
 
     @property
     def needs(self) -> tuple[str, ...]:

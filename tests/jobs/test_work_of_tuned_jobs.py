@@ -1,0 +1,126 @@
+"""A job whose batch is tuned: what its steps are worth is summed up as it reports them, and told to people."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from insight_app.explain.gpu_advice import read_gpu_advice
+from insight_app.explain.remaining_work import remaining_work
+from jobs_app.measurement.progress_reports import ProgressDelta, note_progress
+from jobs_app.measurement.training_progress import worth_at
+from jobs_app.models import Attempt, Job, Throughput
+from jobs_app.serializers import JobAnswer
+from tests.service_lab import Lab
+
+BATCH = {"initial": 128, "max": 2048, "max_per_gpu": 256}
+WORTH = 51 / 13.5
+"""Of a step of 512 samples."""
+
+
+@pytest.fixture
+def job(lab: Lab) -> Job:
+    """It declares 1,000 steps of the initial batch."""
+    lab.node("n1")
+    return lab.submit(batch_size=BATCH, total_steps=1000)
+
+
+def begun(lab: Lab, job: Job) -> Attempt:
+    """Another attempt, any before being over."""
+    ended = {"state": Attempt.State.ENDED, "outcome": "preempted", "ended_at": lab.now, "gone_at": lab.now}
+    job.attempts.update(**ended)
+    return lab.attempt(job, state=Attempt.State.RUNNING, started_at=lab.now, rate=10.0, nodes=["n1"])
+
+
+def report(attempt: Attempt, step: int, batch: int, *, first_step: int = 0, reports: int = 0, **said: Any) -> None:
+    """All lines up to this step, ten steps a second; the noise is that of 50 * 128 samples."""
+    began = attempt.claimed_at
+    at, noise = began + timedelta(seconds=(step - first_step) / 10), {"grad_sqr": 1.0, "grad_var": 50 * 128 / batch}
+    told = {"batch_size": batch, **noise, **said}
+    note_progress([ProgressDelta(attempt.pk, reports or step, first_step, began, step, at, None, **told)])
+
+
+def test_each_step_counts_by_what_it_was_worth_when_it_was_made(lab: Lab, job: Job) -> None:
+    attempt = begun(lab, job)
+    report(attempt, 100, 128)
+    report(attempt, 200, 512)
+    job.refresh_from_db()
+    assert job.work.done == pytest.approx(100 + 100 * WORTH)
+    assert job.work.left == pytest.approx(900 - 100 * WORTH)
+    report(attempt, 200, 512)  # read once more
+    job.refresh_from_db()
+    assert job.work.done == pytest.approx(100 + 100 * WORTH)
+
+
+def test_a_later_attempt_goes_on_from_the_checkpoint_with_the_worth_of_its_steps(lab: Lab, job: Job) -> None:
+    first = begun(lab, job)
+    report(first, 100, 128)
+    report(first, 200, 512, checkpoint_s=1.0, checkpoint_at=lab.now, checkpoint_step=150)
+    second = begun(lab, job)
+    report(second, 160, 128, first_step=150, reports=10)
+    job.refresh_from_db()
+    assert job.work.done == pytest.approx(100 + 50 * WORTH + 10)
+
+
+def test_a_job_that_continues_it_takes_the_worth_at_the_checkpoint_over(lab: Lab, job: Job) -> None:
+    attempt = begun(lab, job)
+    report(attempt, 100, 128)
+    report(attempt, 200, 512, checkpoint_s=1.0, checkpoint_at=lab.now, checkpoint_step=150)
+    job.refresh_from_db()
+    assert worth_at(job, 150) == pytest.approx(100 + 50 * WORTH)
+    assert worth_at(lab.submit(batch_size=BATCH), 150) is None
+
+
+@pytest.mark.parametrize(("first_step", "done"), [(200, 100 + 100 * WORTH), (100, (100 + 100 * WORTH) / 2)])
+def test_without_reported_checkpoints_it_goes_back_in_proportion(
+    lab: Lab, job: Job, first_step: int, done: float
+) -> None:
+    first = begun(lab, job)
+    report(first, 100, 128)
+    report(first, 200, 512)
+    report(begun(lab, job), first_step, 128, first_step=first_step, reports=1)
+    job.refresh_from_db()
+    assert job.work.done == pytest.approx(done)
+
+
+def test_the_steps_of_a_job_without_the_sum_are_worth_what_they_are_now(lab: Lab, job: Job) -> None:
+    """It ran before the sum was recorded."""
+    attempt = begun(lab, job)
+    report(attempt, 200, 512)
+    Job.objects.update(worth_done=None)
+    job.refresh_from_db()
+    assert job.work.done == pytest.approx(200 * WORTH)
+    report(attempt, 210, 128)
+    job.refresh_from_db()
+    assert job.work.done == pytest.approx(210)
+
+
+def test_people_are_told_the_step_at_which_it_will_be_done_and_when(lab: Lab, job: Job) -> None:
+    attempt = begun(lab, job)
+    report(attempt, 100, 128)
+    report(attempt, 200, 512)
+    job = Job.objects.prefetch_related("attempts__gpu_type").get()
+    left = (900 - 100 * WORTH) / WORTH
+    assert JobAnswer(job).data["progress"]["total_steps"] == pytest.approx(200 + left, abs=1)
+    found = remaining_work(job, list(job.attempts.all()), lab.now)
+    assert found is not None
+    assert found.seconds == pytest.approx(left / 10)
+
+
+def test_time_on_other_gpus_is_that_of_the_whole_job_with_its_present_batch(lab: Lab, job: Job) -> None:
+    attempt = begun(lab, job)
+    report(attempt, 100, 512)
+    place = {"gpu_type": attempt.gpu_type, "gpus": 2, "nodes": 1, "batch_size": 512}
+    Throughput.objects.create(team=job.team, workload=job.workload, steps_per_second=20, reports=9, **place)
+    job.refresh_from_db()
+    advice = read_gpu_advice(job, job.attempts.all())
+    assert advice.own_run_s == pytest.approx(1000 / WORTH / 10, abs=0.1)
+    assert advice.others[0].run_s == pytest.approx(1000 / WORTH / 20, abs=0.1)
+
+
+def test_other_jobs_count_their_own_steps(lab: Lab) -> None:
+    lab.node("n1")
+    job = lab.submit(total_steps=1000)
+    report(begun(lab, job), 100, 512)
+    job.refresh_from_db()
+    assert (job.worth_done, job.work.done, job.work.left, job.last_step) == (None, 100, 900, 1000)
