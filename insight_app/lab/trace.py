@@ -85,9 +85,14 @@ def _job(history: History, job: JobRow, rates: Sequence[KnownRate], began: datet
         team=naming("team", team.name),
         team_weight=team.weight,
         array=naming("array", str(job.array_id)) if job.array_id else None,
-        declared_length=job.work.total / steps if job.work.total and steps else inf,
+        declared_length=told / steps if (told := _told_length(job)) and steps else inf,
         deadline_s=deadline_s if deadline_s is not None and deadline_s >= arrival_s else None,
     )
+
+
+def _told_length(job: JobRow) -> float | None:
+    """Steps in which rates count, as declared or reported; a job may have made more than it said."""
+    return job.work.total if job.batch_size and job.reported_total_steps else job.steps_in_all
 
 
 def _steps(job: JobRow, runs: Iterable[Run], rates: Iterable[KnownRate]) -> float:

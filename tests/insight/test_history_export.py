@@ -72,6 +72,27 @@ def test_work_without_reports_is_what_the_rates_make_of_the_time(lab: Lab) -> No
     assert [tuple(known) for known in found.program.rates] == [("a100", 1, 3.0)]
 
 
+@pytest.mark.parametrize(
+    ("columns", "done", "told"),
+    [
+        ({"worth_done": 478.0}, 478, 1000),
+        ({"worth_done": 478.0, "reported_total_steps": 300}, 478, 578),  # of a step of its noise's batch: of 128
+        ({"worth_done": 1250.0}, 1250, 1000),
+    ],
+)
+def test_the_work_of_a_tuned_job_is_in_steps_of_its_initial_batch(
+    lab: Lab, columns: dict[str, float], done: float, told: float
+) -> None:
+    """It has made 200 of its own, and had declared 1,000."""
+    lab.node("n1", gpus=2)
+    batch = {"initial": 128, "max": 2048, "max_per_gpu": 256}
+    job = ended(lab, lab.submit(gpu_types=["a100"], rates={"a100": {"1": 3}}, batch_size=batch, total_steps=1000))
+    Job.objects.update(step=200, noise_scale=50.0, noise_batch=128, **columns)
+    (found,) = exported(lab).jobs
+    assert (found.name, found.total_steps) == (str(job.pk), done)
+    assert found.declared_length == pytest.approx(told / done)
+
+
 def test_a_job_that_never_ran_or_has_not_ended_is_left_out(lab: Lab) -> None:
     lab.node("n1")
     lab.submit(name="waits")

@@ -133,7 +133,7 @@ NOW = datetime(2026, 1, 1, tzinfo=timezone.get_default_timezone())
 
 def on_a_node(**of_job: object) -> Attempt:
     """Running for an hour, at 2 steps/s."""
-    job = Job(**{"total_steps": 10_000, "grace_s": 60} | of_job)
+    job = Job(**{"total_steps": 10_000, "grace_s": 60, "step": 1000} | of_job)  # written with the attempt's
     return Attempt(job=job, state="running", rate=2.0, started_at=NOW - timedelta(hours=1), gpu_count=1, step=1000)
 
 
