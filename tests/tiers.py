@@ -504,7 +504,6 @@ LONG = {
     "insight/test_policy_lab.py": "lab runs in processes of their own",
     "operations/test_restore_from_0_1.py": "rows of every kind, restored into tables that are then brought on",
     "scheduler/test_job_environment.py": "twenty jobs, each a real process",
-    "service/test_agents.py": "a service, an agent and a lease that ends, in real time",
     "service/test_browser.py": "a job from the form to its end, in Chromium",
     "service/test_quick_start.py": "the start of the demo that other modules share, and its jobs on three GPU types",
     "service/test_servers.py": "a service, four servers in namespaces of their own, and leases that end in real time",
