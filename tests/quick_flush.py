@@ -11,8 +11,7 @@ import pytest
 from django.contrib.auth.models import Permission
 from django.contrib.contenttypes.models import ContentType
 from django.core.management.commands import flush
-
-emit = flush.emit_post_migrate_signal
+from django.core.management.sql import emit_post_migrate_signal
 
 
 class KeptRows:
@@ -23,7 +22,7 @@ class KeptRows:
 
     def write(self, verbosity: int, interactive: bool, db: str, **more: Any) -> None:
         if not self.rows:
-            emit(verbosity, interactive, db, **more)
+            emit_post_migrate_signal(verbosity, interactive, db, **more)
             self.rows = [(model, list(model._base_manager.using(db))) for model in (ContentType, Permission)]
             return
         for model, rows in self.rows:
