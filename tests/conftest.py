@@ -52,7 +52,7 @@ from tests.tiers import (
     statement_cover,
 )
 
-pytest_plugins = ["tests.cheap_cryptography", "tests.shared_rows"]
+pytest_plugins = ["tests.cheap_cryptography", "tests.quick_flush", "tests.shared_rows"]
 SHARED = ("stack", "demo", "machine", "processes", "replay", "shared_service", "browser")
 """Fixtures that are expensive to start: with several workers, the tests that share one run on the same worker."""
 FOUND_RUNTIME = cache(find_runtime)

@@ -109,7 +109,9 @@ class Deployment:
         return self.submit(command, rates={"a100": rate}, total_steps=steps, **spec)
 
     def wait_for_state(self, job: str, *states: str) -> Any:
-        return wait_for(f"job {job} is {states}", lambda: (j := self.client.job(job))["state"] in states and j)
+        return wait_for(
+            f"job {job} is {states}", lambda: (j := self.client.job(job))["state"] in states and j, pause_s=0.25
+        )
 
     def let_go(self, job: str) -> None:
         """Tell a job that waits for the file `go` among its checkpoints, now or once it is launched, to continue."""

@@ -5,7 +5,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
-from zoneinfo import available_timezones
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.models import User
@@ -19,6 +18,7 @@ from audit_app.services import note
 from cluster_app.errors import GpuTypeRetired, NodeRetired
 from cluster_app.lending import hours_of
 from cluster_app.models import MOST_GPUS_PER_NODE, SERVERS_ENGINE, WITH_AGENTS, Engine, Gpu, Node, name_is_plain
+from cluster_app.models.validators import time_zones
 from cluster_app.services import add_node
 from connections_app.agents.agent_replacement import leave_attempts_behind
 from connections_app.errors import AgentRefused, NoSuchAgent
@@ -230,7 +230,7 @@ def _refuse_machine(joining: Joining) -> None:
         raise AgentRefused(f"Its GPUs have a type without a plain name. {' '.join(error.messages)}") from error
     if not timedelta() <= joining.notice <= LONGEST_NOTICE:
         raise AgentRefused("A notice is from 0 s to 24 h.")
-    if lending is not None and (lending.zone not in available_timezones() or lending.begins == lending.ends):
+    if lending is not None and (lending.zone not in time_zones() or lending.begins == lending.ends):
         raise AgentRefused("The hours need a time zone such as Europe/Berlin, and a begin that is not their end.")
 
 

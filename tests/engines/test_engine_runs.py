@@ -180,7 +180,6 @@ def test_a_command_that_cannot_run_says_what_to_do(
     assert advice in report.message
 
 
-@pytest.mark.every_isolation
 @pytest.mark.on_slurm
 def test_each_rank_has_its_own_variables_and_log(lab: Lab) -> None:
     attempt = lab.run("echo $RANK_HERE", ranks=2)

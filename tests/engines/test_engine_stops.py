@@ -106,7 +106,6 @@ def test_a_rank_that_stops_sooner_takes_nothing_off_the_grace_of_the_others(lab:
     assert report.ended_at - report.started_at > timedelta(seconds=6)
 
 
-@pytest.mark.every_isolation
 @pytest.mark.on_slurm
 def test_a_stop_right_after_the_launch_is_not_lost(lab: Lab) -> None:
     attempt = lab.launch("exec sleep 3600")

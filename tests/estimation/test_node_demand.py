@@ -51,6 +51,7 @@ def test_of_a_week_nothing_is_learned() -> None:
     assert fit_demand(days_and_nights(7), HORIZONS) is None
 
 
+@pytest.mark.thorough
 def test_on_phillys_nodes_the_regression_saves_as_much_as_knowing_with_less_lack_than_yesterday() -> None:
     reference("traces")
     demand, first = read_demand()

@@ -10,6 +10,7 @@ from simulation.__main__ import main
 from simulation.clock.fastest_course import FastestCourse
 from simulation.results.bound import bound_of
 from simulation.scenario.scenario import Scenario
+from tests.policy_cases import policy_cases
 from tests.reference import reference
 
 HEADER = "name,arrival_s,gpus,min_gpus,max_gpus,duration_s,gpu_types"
@@ -127,7 +128,7 @@ def mixed(tmp_path_factory):
     return on, path, bound_of(on.prepare(path, "fifo", 0))
 
 
-@pytest.mark.parametrize("policy", sorted(POLICIES))
+@pytest.mark.parametrize("policy", policy_cases(sorted(POLICIES)))
 def test_no_policy_beats_it(mixed, policy):
     on, path, found = mixed
     reached = on.prepare(path, policy, 0).finish(lambda _: None)

@@ -20,6 +20,7 @@ def errors(tmp_path, *teams, hours=8):
     return measured(Run("by hand", "max_min_fairness", ON_ONE_GPU, path), [LEASES])[0]
 
 
+@pytest.mark.thorough
 def test_turns_that_shares_promise_are_delivered(tmp_path):
     """A team of two jobs has half of the GPU, and its jobs a quarter each: two turns of the other team, one of each."""
     for teams in (("x", "y"), ("x", "x", "y")):

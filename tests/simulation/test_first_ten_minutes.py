@@ -8,7 +8,7 @@ from benchmarks.first_ten_minutes import LONGEST_WAIT, MOST_FOR_LATER, MOST_REST
 SEEDS = (0, 1)
 
 
-@pytest.fixture(scope="module", params=["motley", "motley_static"])
+@pytest.fixture(scope="module", params=["motley", pytest.param("motley_static", marks=pytest.mark.thorough)])
 def runs(request):
     return [outcome(request.param, seed=seed, every_s=10.0) for seed in SEEDS]
 

@@ -39,7 +39,7 @@ def test_a_job_that_fits_between_no_two_windows_goes_on_after_each(tmp_path: Pat
     assert end == pytest.approx(7, abs=0.2)
 
 
-@pytest.mark.parametrize("policy", ["max_min_fairness", "motley"])
+@pytest.mark.parametrize("policy", ["motley", pytest.param("max_min_fairness", marks=pytest.mark.thorough)])
 def test_jobs_end_under_policies_of_shares_and_picks(tmp_path: Path, policy: str) -> None:
     """15 hours of work on two nodes, of which one is away for an hour of six."""
     ends = finished_h(tmp_path, 5, 5, 5, window="v100/1:1:1:6", policy=policy)

@@ -69,6 +69,7 @@ def test_the_daily_fit_knows_only_jobs_that_ended_before_the_day() -> None:
     assert learner.model is None
 
 
+@pytest.mark.thorough
 def test_on_phillys_jobs_the_orders_differ_as_in_helios_simulator() -> None:
     reference("traces")
     clusters = read_virtual_clusters()

@@ -22,7 +22,11 @@ def repetitions() -> range:
 GPUS = 4
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+DATABASES = ["postgresql", pytest.param("sqlite", marks=pytest.mark.thorough)]
+"""Kills of the embedded service are at SQLite in `make test`; several workers are at PostgreSQL."""
+
+
+@pytest.fixture(scope="module", params=DATABASES)
 def processes(request: pytest.FixtureRequest) -> Iterator[ConcurrentProcesses]:
     """Processes on a database with one node of four GPUs."""
     with ExitStack() as stack:

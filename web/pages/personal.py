@@ -1,7 +1,6 @@
 """Account page: the time zone of a person."""
 
 from typing import Any
-from zoneinfo import available_timezones
 
 from django import forms
 from django.contrib import messages
@@ -10,7 +9,7 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
-from cluster_app.models.validators import zone_is_known
+from cluster_app.models.validators import time_zones, zone_is_known
 from jobs_app.models import PersonalSettings
 from web.pages.base import SignedInRequest
 from web.pages.time_zones import COOKIE, zone_named
@@ -35,7 +34,7 @@ class AccountForm(forms.Form):
 
 def _zones() -> list[tuple[str, str]]:
     """Zones by place: Africa/Abidjan and so on."""
-    names = (name for name in available_timezones() if "/" in name and not name.startswith(OUTSIDE_LISTS))
+    names = (name for name in time_zones() if "/" in name and not name.startswith(OUTSIDE_LISTS))
     return [(name, name.replace("_", " ")) for name in sorted(names)]
 
 
