@@ -7,7 +7,7 @@ as they are reported. Of any other job a step is a step.
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from math import ceil
+from math import ceil, isfinite
 from typing import NamedTuple, Protocol, Self
 
 import numpy as np
@@ -81,6 +81,8 @@ def worth_of_step(limits: Mapping[str, int], noise_scale: float | None, batch: i
     if not limits or noise_scale is None or not batch:
         return 1.0
     initial = limits["initial"]
+    if not isfinite(noise_scale):
+        return batch / initial  # all noise: twice the samples are worth two steps
     return float(gain(GradientNoise(1.0, noise_scale / initial), np.array(batch / initial)))
 
 

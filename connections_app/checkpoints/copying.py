@@ -88,10 +88,14 @@ def begun_with(chosen: ChosenCheckpoint, asked: Admitted) -> Admitted:
 
 
 def _work_done(chosen: ChosenCheckpoint, limits: Mapping[str, int]) -> dict[str, float | None]:
-    """What the steps up to the checkpoint were worth, where both jobs count in steps of the same initial batch."""
-    same = chosen.source.batch_size.get("initial") == limits.get("initial")
-    worth = worth_at(chosen.source, chosen.step) if limits and same and chosen.step is not None else None
-    return {"worth_done": worth}
+    """What the steps up to the checkpoint were worth, in steps of this job's initial batch; None: it is not tuned."""
+    if not limits or chosen.step is None:
+        return {"worth_done": None}
+    theirs = chosen.source.batch_size
+    if not theirs:
+        return {"worth_done": float(chosen.step)}  # its batch is not known: each step counts as one
+    worth = worth_at(chosen.source, chosen.step)
+    return {"worth_done": None if worth is None else worth * theirs["initial"] / limits["initial"]}
 
 
 def _latest_step(kept: list[Checkpoint]) -> int | None:

@@ -5,6 +5,7 @@ not to blame a choice.
 """
 
 from collections.abc import Iterable, Sequence
+from math import ceil
 from typing import NamedTuple
 
 from django.db.models import QuerySet
@@ -95,7 +96,7 @@ def read_gpu_advice(job: Job, attempts: Iterable[Attempt]) -> GpuAdvice:
     """The advice for a job that has run."""
     measured = [one for one in attempts if one.measured_rate and one.reports >= LEAST_REPORTS]
     last = max(measured, key=lambda one: one.number, default=None)
-    steps = max(_own_steps(job) - (job.continues_step or 0), 0)
+    steps = _own_steps(job)
     if last is None:
         return advice_of(steps, None, [])
     rates = Throughput.objects.filter(team=job.team_id, workload=job.workload)
@@ -104,8 +105,10 @@ def read_gpu_advice(job: Job, attempts: Iterable[Attempt]) -> GpuAdvice:
 
 
 def _own_steps(job: Job) -> int:
-    """Steps of the whole job, were they all made with its present batch."""
+    """Steps of the whole job, were they all made with its present batch; of one that continues another its own."""
     work = job.work
+    if job.continues_step:
+        return max(work.own_steps - job.continues_step, 0) + ceil(work.own_steps_left or 0)
     return round((work.total or work.done) / work.each)
 
 

@@ -1,5 +1,6 @@
 """The policy `motley_plan` is called `motley`, and what was `motley` is called `motley_static` (decision 131)."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 
 RENAMED = {"motley": "motley_static", "motley_plan": "motley"}
 BACK = {new: old for old, new in RENAMED.items()}
+NAME = re.compile(r"\bmotley(?:_plan|_static)?\b")
 
 
 def rename(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
@@ -29,6 +31,8 @@ def _rename(apps: Apps, names: dict[str, str]) -> None:
         run.policies = [renamed(spec) for spec in run.policies]
         for row in _rows(run.result):
             row["policy"] = renamed(row["policy"])
+        if run.result and "summary" in run.result:
+            run.result["summary"] = NAME.sub(lambda found: renamed(found[0]), run.result["summary"])
         run.save(update_fields=["policies", "result"])
     for guard in apps.get_model("insight_app", "PolicyGuard").objects.all().iterator(chunk_size=100):
         guard.predicted |= _renamed_words(guard.predicted, renamed)

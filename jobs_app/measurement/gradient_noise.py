@@ -1,11 +1,15 @@
 """Gradient noise of a workload (as Sia and Pollux use it): a fading mean of the reports of its jobs."""
 
 from collections.abc import Iterable
+from math import isfinite
 from typing import NamedTuple, Self
 
 from database.bulk_update import rewrite
 from estimation.fading_means import FadingNoise
 from jobs_app.models import GradientNoise
+
+LARGEST_SCALE = 1e12
+"""Samples; a gradient with more noise than that is all noise."""
 
 
 class Gradients(NamedTuple):
@@ -20,9 +24,12 @@ class Gradients(NamedTuple):
     @classmethod
     def of_batch(cls, team: int, workload: str, batch: int, sqr: float | None, var: float | None) -> Self | None:
         """Scale the variance of a batch to that of one sample, which is larger by the batch size; None if invalid."""
-        if batch and sqr is not None and var is not None and min(sqr, var) >= 0 < max(sqr, var):
-            return cls(team, workload, sqr, var * batch, batch)
-        return None
+        if not batch or sqr is None or var is None or min(sqr, var) < 0 or max(sqr, var) == 0:
+            return None
+        sample_var = var * batch
+        if not (isfinite(sqr) and isfinite(sample_var)):
+            return None
+        return cls(team, workload, max(sqr, sample_var / LARGEST_SCALE) if sqr else sqr, sample_var, batch)
 
     @property
     def noise_scale(self) -> float | None:

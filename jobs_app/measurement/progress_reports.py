@@ -58,9 +58,11 @@ def note_progress(advances: Iterable[ProgressDelta]) -> None:
     going_on = [(attempt, advance) for attempt, advance in fresh if attempt.state != Attempt.State.ENDED]
     _write_jobs(going_on)
     noises = {job: (scale, one.batch) for job, one in gradients if (scale := one.noise_scale) is not None}
-    worth = worth_done([_work(before, now, noises) for before, now in going_on if before.limits])
+    works = [_work(before, now, noises) for before, now in going_on if before.limits]
+    worth = worth_done([one for one in works if one.can_be_summed])
     rewrite(Job, ("worth_done",), {job: (done.steps,) for job, done in worth.items()})
     rewrite(Job, ("noise_scale", "noise_batch"), noises)
+    rewrite(Job, ("noise_batch",), {one.job: (one.batch,) for one in works if one.batch and one.job not in noises})
     note_points(
         {before.job: CurvePoint(advance.at, advance.step, advance.loss, advance.metrics) for before, advance in fresh}
     )

@@ -33,6 +33,11 @@ class WorkReport(NamedTuple):
     """Step of the checkpoint that it reports."""
 
     @property
+    def can_be_summed(self) -> bool:
+        """Whether its steps can be valued; those before the first noise wait for it."""
+        return self.noise_scale is not None or self.worth_done is not None
+
+    @property
     def each(self) -> float:
         return worth_of_step(self.limits, self.noise_scale, self.batch)
 

@@ -13,6 +13,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='job',
             name='noise_batch',
-            field=models.PositiveIntegerField(blank=True, editable=False, help_text='Samples of a step when it reported its noise last.', null=True),
+            field=models.PositiveIntegerField(blank=True, editable=False, help_text='Samples of a step, as last reported.', null=True),
         ),
     ]

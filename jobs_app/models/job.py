@@ -268,7 +268,7 @@ class Job(models.Model):
         help_text="Of its gradient, as last reported: a sample's variance over the squared norm; empty: not reported.",
     )
     noise_batch = models.PositiveIntegerField(
-        null=True, blank=True, editable=False, help_text="Samples of a step when it reported its noise last."
+        null=True, blank=True, editable=False, help_text="Samples of a step, as last reported."
     )
     worth_done = models.FloatField(
         null=True,

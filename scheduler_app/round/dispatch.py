@@ -264,18 +264,21 @@ def note_told_shares(told: Mapping[int, tuple[int, int]]) -> None:
 
 
 def _send_checkpoint_times(fence: Fence, running: dict[str, Engine]) -> None:
-    """Tell the engines what jobs that run are to decide from when they save next, where that has changed."""
+    """Tell the engines what jobs that run are to decide from when they save next, where that has changed.
+
+    One batch in a turn: the news of one node may concern all jobs, and launches and stops do not wait for it.
+    """
     alive = (State.RUNNING, State.STOPPING)
     due = Attempt.objects.filter(checkpoint_times_due=True, state__in=alive).exclude(engine__in=_silent_engines())
-    for batch in _batches(list(due.order_by("pk").values_list("pk", flat=True))):
-        fence.check()
-        told = dict(due.filter(pk__in=batch).values_list("pk", "checkpoint_times"))
-        engine_of = dict(due.filter(pk__in=batch).values_list("pk", "engine"))
-        sent = {pk: times for pk, times in told.items() if _set_checkpoint_times(running[engine_of[pk]], pk, times)}
-        with fence.transaction():
-            now = dict(Attempt.objects.select_for_update().filter(pk__in=sent).values_list("pk", "checkpoint_times"))
-            same = [pk for pk, times in sent.items() if now.get(pk) == times]
-            Attempt.objects.filter(pk__in=same).update(checkpoint_times_due=False)
+    batch = due.order_by("pk").values_list("pk", "engine", "checkpoint_times")[:COMMANDS_PER_BATCH]
+    fence.check()
+    sent = {pk: times for pk, engine, times in batch if _set_checkpoint_times(running[engine], pk, times)}
+    if not sent:
+        return
+    with fence.transaction():
+        stored = Attempt.objects.select_for_update().filter(pk__in=sent).order_by("pk")
+        same = [pk for pk, times in stored.values_list("pk", "checkpoint_times") if times == sent[pk]]
+        Attempt.objects.filter(pk__in=same).update(checkpoint_times_due=False)
 
 
 def _set_checkpoint_times(engine: Engine, attempt: int, times: Mapping[str, Any]) -> bool:

@@ -130,8 +130,8 @@ def _decide_and_commit(holder: str, opened: OpenedRound, clock: "Stopwatch") -> 
             requests={job.id: job for job in rows.jobs},
         )
     _record_forecasts(record, snapshot, plan, rows, clock)
-    with _warning_on(record):
-        renew_checkpoint_times(opened.now)
+    with _warning_on(record), clock.step("checkpoint times"):
+        renew_checkpoint_times(record.number, opened.now)
     _follow_up(record, opened, reasons, clock)
     level = logging.INFO if record.starts or record.stops or record.moves else logging.DEBUG
     log.log(level, "%s jobs: %s started, %s stopped, %s moved", record.jobs, record.starts, record.stops, record.moves)

@@ -7,6 +7,7 @@ from django.apps import apps
 
 from insight_app.models import LabRun, PolicyGuard
 from scheduler_app.models import PolicySetting, Round
+from scheduler_app.round.archive import archive_of, pack
 from scheduler_app.round.replay import replay_round
 from tests.service_lab import Lab
 
@@ -21,11 +22,15 @@ def test_settings_and_rounds_are_renamed_and_an_archived_round_is_still_replayed
     lab.policy("motley_static", short_first=0.5)
     lab.submit()
     lab.decide()
-    migrate("rename_back")
     [record] = Round.objects.all()
-    assert (PolicySetting.objects.current().policy, record.policy) == ("motley", "motley")
+    decided = archive_of(record)
+    assert decided is not None
+    written = pack("motley", decided.parameters, decided.snapshot, decided.plan)  # as it was called then
+    migrate("rename_back")
+    Round.objects.update(archive=written, started_at=record.started_at - timedelta(seconds=1))  # read anew
+    assert PolicySetting.objects.current().policy == Round.objects.get().policy == "motley"
     migrate("rename")
-    record.refresh_from_db()
+    record = Round.objects.get()
     current = PolicySetting.objects.current()
     assert (current.policy, current.parameters["short_first"], record.policy) == ("motley_static", 0.5, "motley_static")
     archived, _, same = replay_round(record.number)
@@ -34,7 +39,8 @@ def test_settings_and_rounds_are_renamed_and_an_archived_round_is_still_replayed
 
 def test_runs_of_the_lab_and_what_they_predicted_are_renamed(lab: Lab) -> None:
     rows = [{"policy": "motley:short_first=0.5"}, {"policy": "motley_plan"}, {"policy": "sia"}]
-    result = {"present": {"policy": "motley"}, "policies": rows}
+    summary = "motley_plan has the least mean JCT, 17% less than with the present policy, motley."
+    result = {"present": {"policy": "motley"}, "policies": rows, "summary": summary}
     names = [row["policy"] for row in rows]
     run = LabRun.objects.create(owner=lab.user("ann"), days=7, policies=names, result=result)
     lab.policy("motley")
@@ -47,4 +53,7 @@ def test_runs_of_the_lab_and_what_they_predicted_are_renamed(lab: Lab) -> None:
     assert run.policies == ["motley_static:short_first=0.5", "motley", "sia"]
     assert [row["policy"] for row in run.result["policies"]] == run.policies
     assert run.result["present"]["policy"] == "motley_static"
+    assert (
+        run.result["summary"] == "motley has the least mean JCT, 17% less than with the present policy, motley_static."
+    )
     assert PolicyGuard.objects.get().predicted == {"policy": "motley", "present_policy": "motley_static", "chosen": {}}

@@ -5,12 +5,15 @@ from typing import Any
 
 import pytest
 
+from connections_app.checkpoints.copying import ChosenCheckpoint, begun_with
+from estimation.training_work import worth_of_step
 from insight_app.explain.gpu_advice import read_gpu_advice
 from insight_app.explain.remaining_work import remaining_work
 from jobs_app.measurement.progress_reports import ProgressDelta, note_progress
 from jobs_app.measurement.training_progress import worth_at
 from jobs_app.models import Attempt, Job, Throughput
 from jobs_app.serializers import JobAnswer
+from jobs_app.submission.admission import Admitted
 from tests.service_lab import Lab
 
 BATCH = {"initial": 128, "max": 2048, "max_per_gpu": 256}
@@ -124,3 +127,56 @@ def test_other_jobs_count_their_own_steps(lab: Lab) -> None:
     report(begun(lab, job), 100, 512)
     job.refresh_from_db()
     assert (job.worth_done, job.work.done, job.work.left, job.last_step) == (None, 100, 900, 1000)
+
+
+def test_a_gradient_that_is_all_but_zero_has_a_finite_noise(lab: Lab, job: Job) -> None:
+    report(begun(lab, job), 100, 512, grad_sqr=1e-320, grad_var=1e15)
+    job.refresh_from_db()
+    assert job.work.done == pytest.approx(100 * 512 / 128)  # all noise: the more samples, the more worth
+    assert job.last_step == 250
+    assert worth_of_step(BATCH, float("inf"), 512) == 4
+
+
+def test_steps_before_the_first_noise_are_worth_what_it_says(lab: Lab, job: Job) -> None:
+    attempt = begun(lab, job)
+    report(attempt, 100, 512, grad_sqr=None, grad_var=None)
+    job.refresh_from_db()
+    assert job.worth_done is None
+    report(attempt, 110, 512)
+    job.refresh_from_db()
+    assert job.work.done == pytest.approx(110 * WORTH)
+
+
+def test_what_is_left_counts_by_the_present_batch_though_its_report_has_no_noise(lab: Lab, job: Job) -> None:
+    attempt = begun(lab, job)
+    report(attempt, 100, 512)
+    report(attempt, 110, 128, grad_sqr=None, grad_var=None, total_steps=1000)
+    job.refresh_from_db()
+    assert (job.noise_batch, job.work.left) == (128, pytest.approx(890))
+
+
+@pytest.mark.parametrize(("initial", "worth"), [(None, 150), (128, 100 + 50 * WORTH), (256, (100 + 50 * WORTH) / 2)])
+def test_a_job_that_continues_another_begins_with_the_worth_of_its_steps(
+    lab: Lab, job: Job, initial: int | None, worth: float
+) -> None:
+    """As the other counts them; each step of one that is not tuned is one."""
+    attempt = begun(lab, job)
+    report(attempt, 100, 128)
+    report(attempt, 200, 512, checkpoint_s=1.0, checkpoint_at=lab.now, checkpoint_step=150)
+    if initial is None:
+        Job.objects.update(batch_size={}, worth_done=None)
+    limits = BATCH | {"initial": initial or 128}
+    asked = Admitted({"batch_size": limits}, [], None, team=job.team, owner=job.owner)
+    begun_job = begun_with(ChosenCheckpoint(Job.objects.get(), "step-150", 150), asked)
+    assert begun_job.columns["worth_done"] == pytest.approx(worth)
+
+
+def test_time_on_other_gpus_of_a_job_that_continues_another_is_of_its_own_steps(lab: Lab, job: Job) -> None:
+    Job.objects.update(continues_step=900, step=900, worth_done=900.0)
+    attempt = begun(lab, job)
+    report(attempt, 1000, 512, first_step=900, reports=100)
+    place = {"gpu_type": attempt.gpu_type, "gpus": 2, "nodes": 1, "batch_size": 512}
+    Throughput.objects.create(team=job.team, workload=job.workload, steps_per_second=20, reports=9, **place)
+    job.refresh_from_db()
+    advice = read_gpu_advice(job, job.attempts.all())
+    assert advice.own_run_s == pytest.approx(100 / 10, abs=0.2)

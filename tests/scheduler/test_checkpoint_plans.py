@@ -18,6 +18,7 @@ from estimation.checkpoint_plan import daly_interval
 from insight_app.explain.outlooks import CheckpointOutlook, checkpoint_outlook
 from jobs_app.lifecycle.attempt_endings import AttemptEnd, end_attempt
 from jobs_app.models import Attempt, Job
+from scheduler_app.round import checkpoint_times
 from scheduler_app.round.checkpoint_times import is_news, renew_checkpoint_times
 from scheduler_app.round.node_lifetimes import USUAL, by_age, known_lifetimes, lifetimes_now
 from tests.service_lab import Lab
@@ -164,7 +165,8 @@ TOLD = {"mean_up_s": 7200.0, "notified": 0.5, "notice_s": 120.0, "checkpoint_s":
     [
         ({}, False),
         ({"mean_up_s": 7000.0, "notified": 0.52, "checkpoint_s": 10.5}, False),
-        ({"mean_up_s": 6000.0}, True),
+        ({"mean_up_s": 6000.0}, False),
+        ({"mean_up_s": 5000.0}, True),
         ({"notified": 0.6}, True),
         ({"notice_s": 30.0}, True),
         ({"checkpoint_s": 20.0}, True),
@@ -182,7 +184,7 @@ def test_a_round_finds_what_has_changed_since_the_job_was_told(lab: Lab, running
     Attempt.objects.update(checkpoint_times=told)
 
     def renewed() -> tuple[bool, float]:
-        renew_checkpoint_times(lab.now)
+        renew_checkpoint_times(1, lab.now)
         running.refresh_from_db()
         return running.checkpoint_times_due, running.checkpoint_times["mean_up_s"]
 
@@ -191,6 +193,20 @@ def test_a_round_finds_what_has_changed_since_the_job_was_told(lab: Lab, running
     due, mean_up_s = renewed()
     assert due
     assert mean_up_s == pytest.approx(1800, rel=0.2)
+
+
+def test_of_many_attempts_each_round_looks_at_a_part_and_all_have_their_turn(
+    lab: Lab, running: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint_times, "LOOKED_AT", 1)
+    for _ in range(2):
+        lab.attempt(lab.submit(), state=Attempt.State.RUNNING, nodes=running.nodes)
+    told = {"mean_up_s": 60.0, "notified": 0.0, "notice_s": 0.0, "checkpoint_s": 60.0}
+    Attempt.objects.update(checkpoint_times=told)
+    for number, most in ((1, 1), (2, 2), (3, 3), (4, 3)):
+        renew_checkpoint_times(number, lab.now)
+        assert Attempt.objects.filter(checkpoint_times_due=True).count() <= most
+    assert Attempt.objects.filter(checkpoint_times_due=True).count() == 3
 
 
 @pytest.mark.thorough

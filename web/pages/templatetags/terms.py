@@ -15,7 +15,7 @@ TERMS: dict[str, str] = {
     "round": "one decision for the whole cluster: read, decide, commit",
     "reference GPU-hour": "work of an hour on the cluster's average GPU; an hour on a GPU of twice the speed for the "
     "job is two",
-    "shadow price": "how much one more GPU of the type would improve the objective of a round",
+    "shadow price": "how much one more GPU of the type would improve the objective of a round; pages say its unit",
     "rho": "finish-time fairness: time from submission to end, divided by that on the job's own part of the cluster",
     "JCT": "job completion time: from submission to end",
     "completed rate": "a rate on a GPU type or gang where the workload was not measured, completed from the rates of "
