@@ -74,7 +74,8 @@ def _placements(archived: Archived) -> dict[str, Placement]:
     }
 
 
-def prices_up_to(number: int) -> list[PricesOfRound]:
-    """Shadow prices of the latest rounds up to this one, oldest first."""
-    rounds = Round.objects.committed().filter(number__lte=number).order_by("-number")
-    return [PricesOfRound(*row) for row in rounds.values_list("number", "started_at", "prices")[:MOST_PRICES]][::-1]
+def prices_up_to(last: Round) -> list[PricesOfRound]:
+    """Shadow prices of the latest rounds up to this one, oldest first; those of other policies have other units."""
+    rounds = Round.objects.committed().filter(number__lte=last.number).order_by("-number")
+    rows = rounds.values_list("policy", "number", "started_at", "prices")[:MOST_PRICES]
+    return [PricesOfRound(*row) for policy, *row in rows if policy == last.policy][::-1]

@@ -109,6 +109,14 @@ def test_pages_say_what_a_shadow_price_is_under_the_policy_of_the_round(crowded,
         assert words in " ".join(web(member).get(address).content.decode().split()), address
 
 
+def test_the_chart_of_prices_has_rounds_of_one_policy(crowded, member, web):
+    """Under another policy a price has another unit."""
+    latest = decide()
+    Round.objects.exclude(pk=latest.pk).update(policy="hadar")
+    table = web(member).get(reverse("round", args=[latest.number])).content.decode().split("Chart data as a table")[1]
+    assert re.findall(r'data-label="Round"><a href="/rounds/(\d+)"', table) == [str(latest.number)]
+
+
 def test_the_archive_of_a_round_is_unpacked_once_for_all_who_read_it(crowded, member, web):
     client, job = web(member), Job.objects.filter(state="queued").latest("pk")
     addresses = [

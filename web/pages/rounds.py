@@ -79,7 +79,7 @@ def _page(request: SignedInRequest, number: int, **more: Any) -> HttpResponse:
     if archived:
         context |= _split_by_sight(request, number, archived) | {"types": _types(archived, record)}
         context["price_meaning"] = price_meaning(record.policy)
-        context |= _changes(request, record, archived) | _prices(number)
+        context |= _changes(request, record, archived) | _prices(record)
     return render(request, "pages/round.html", context)
 
 
@@ -102,8 +102,8 @@ def _changes(request: SignedInRequest, record: Round, archived: Archived) -> dic
     return {"last": last, "changes": seen[:ROWS], "changed": len(changes)}
 
 
-def _prices(number: int) -> dict[str, Any]:
-    history = prices_up_to(number)
+def _prices(record: Round) -> dict[str, Any]:
+    history = prices_up_to(record)
     return (
         {"price_history": history[::-1], "price_figure": prices_figure(history, read_colour_numbers())}
         if history[-1:]
