@@ -37,11 +37,13 @@ class Client:
         self.received = b""
         self.closed: tuple[int, str] | None = None
         self._deaf = deaf
+        self.is_sent_to = False
 
     async def receive(self) -> bytes | None:
         return await self.sent.get()
 
     async def send(self, data: bytes) -> None:
+        self.is_sent_to = True
         if self._deaf:
             await asyncio.Event().wait()
         self.received += data
@@ -170,7 +172,15 @@ def test_a_session_ends_soon_after_its_attempt(monkeypatch: pytest.MonkeyPatch) 
 def test_the_last_output_of_an_attempt_that_has_ended_waits_for_a_slow_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next check ends a session whose reader takes nothing."""
     monkeypatch.setattr(relay, "CHECK_EVERY_S", 0.5)
-    assert session(FLOOD, runs=ended, check=forbidden, deaf=True).closed == (relay.POLICY, "no longer permitted")
+    clients: list[Client] = []
+
+    async def act(client: Client) -> None:
+        clients.append(client)
+
+    async def runs() -> bool:
+        return not (clients and clients[0].is_sent_to)
+
+    assert session(FLOOD, act, runs=runs, check=forbidden, deaf=True).closed == (relay.POLICY, "no longer permitted")
 
 
 def test_the_last_place_is_kept_for_those_who_have_none() -> None:
