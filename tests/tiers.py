@@ -435,11 +435,6 @@ ONCE = {
         "test_sample_jobs_run_on_several_gpu_types",
     ),
     "service/test_secrets.py": ("test_secrets_are_where_they_must_be_and_nowhere_else",),
-    "service/test_servers.py": (
-        "test_a_gang_trains_over_three_servers_and_a_killed_supervisor_ends_it_once",
-        "test_a_server_that_is_cut_off_costs_one_attempt",
-        "test_a_server_that_is_not_ready_withdraws_the_gang_and_says_why",
-    ),
     "service/test_service_logs.py": ("test_lines_say_what_they_are_about_and_hold_no_secret",),
     "service/test_sessions.py": (
         "test_a_command_runs_in_the_job_and_its_exit_code_is_ours",
