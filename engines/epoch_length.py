@@ -30,7 +30,7 @@ class EpochLength:
         self._latest: _Mark | None = None
 
     def read(self, step: int, epoch: float, batch: int | None) -> None:
-        """Take a line; one that goes back, or names the first batch, makes a new beginning."""
+        """Read a line; one with an earlier step or epoch, or the first with a batch, starts the count anew."""
         names_first_batch = self._batch is None and batch is not None
         if self._step is None or step < self._step or epoch < (self._epoch or 0.0) or names_first_batch:
             self._forget()

@@ -148,7 +148,7 @@ class ProgressTail:
         )
 
     def _total_steps(self, report: dict[str, Any]) -> int | None:
-        """As the line says; else by its epoch, of so many, with its batch; at first by the mean steps of an epoch."""
+        """Total steps that the line gives; else by its epoch and batch, at first by the mean steps of an epoch."""
         if (told := _integer(report.get("total_steps"))) is not None:
             return told
         epoch, epochs = _number(report.get("epoch")), _number(report.get("epochs"))

@@ -104,7 +104,7 @@ class NodeShare:
 
 @dataclass(frozen=True)
 class CheckpointTimes:
-    """What decides how often a job saves, in seconds: how long its nodes stay, and what a checkpoint takes, if known.
+    """Seconds from which a job's checkpoint interval follows: uptime of its nodes, and time of a checkpoint, if known.
 
     `notified` is the part of losses that are announced `notice_s` before.
     """

@@ -1,11 +1,13 @@
-"""What `motley` and `motley_static` share: terms of a configuration's value, and the assignment beside reservations."""
+"""What `motley` and `motley_static` share: parameters, terms of a value, and the assignment beside reservations."""
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Annotated
 
 from numpy import isfinite, maximum, minimum, ones, ones_like, where
 
 from allocation.decision import Decision
+from allocation.policies.parameters import Range
 from allocation.policies.plain_programs import all_jobs_sum, each_jobs_sum, solve_integer
 from allocation.problem import Problem, isolated_rate
 from allocation.reservations import ReservationRules, Reservations, reserve
@@ -16,6 +18,25 @@ from allocation.types import Bools, Floats, Ints
 
 Gain = Callable[[Problem], Floats]
 """Value (m, K) of each configuration."""
+HorizonS = Annotated[float, Range(60, 86_400, "seconds over which the cost of a restart is spread")]
+Repaid = Annotated[float, Range(0, 10, "how many restarts a job must gain by another configuration")]
+RhoMax = Annotated[
+    float, Range(1, 1000, "age over the isolated time of the whole job beyond which the job gains value")
+]
+ScaleUp = Annotated[
+    float,
+    Range(0, 1024, "limit on replicas as a multiple of the most that jobs of its workload ever had; 0: no limit"),
+]
+Patience = Annotated[
+    float,
+    Range(0, 1000, "waiting time, as a multiple of the time that a job takes, from which it is due; 0: never"),
+]
+LeaseGrowth = Annotated[
+    float, Range(0, 4, "factor by which a restart lengthens the lease of a job, up to the horizon; 0: no leases")
+]
+Gap = Annotated[float, Range(0, 0.5, "relative optimality gap at which the solver may stop")]
+TimeLimitS = Annotated[float, Range(0.01, 600, "seconds after which the best feasible assignment so far is used")]
+
 HOUR_S = 3600.0
 LEAST_S = 1.0
 """Least remaining time of a job in seconds, so that its weight stays finite."""

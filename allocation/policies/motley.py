@@ -11,6 +11,14 @@ from allocation.plan.costs_to_go import find_costs_to_go
 from allocation.policies._motley_terms import (
     HOUR_S,
     LEAST_S,
+    Gap,
+    HorizonS,
+    LeaseGrowth,
+    Patience,
+    Repaid,
+    RhoMax,
+    ScaleUp,
+    TimeLimitS,
     assign_beside_reservations,
     left_s,
     plain_assignment,
@@ -34,33 +42,21 @@ def motley(
     power: Annotated[
         float, Range(1, 4, "power of completion times whose sum is to be least: 1 the mean, more also the last jobs")
     ] = 1.25,
-    horizon_s: Annotated[float, Range(60, 86_400, "seconds over which the cost of a restart is spread")] = 900.0,
-    repaid: Annotated[float, Range(0, 10, "how many restarts a job must gain by another configuration")] = 2.0,
+    horizon_s: HorizonS = 900.0,
+    repaid: Repaid = 2.0,
     fairness: Annotated[
         float,
         Range(0, 1000, "weight of a team's backlog, in mean values of full speed per GPU and cluster-hour; 0: none"),
     ] = 2.0,
-    rho_max: Annotated[
-        float, Range(1, 1000, "age over the isolated time of the whole job beyond which the job gains value")
-    ] = 4.0,
-    scale_up: Annotated[
-        float,
-        Range(0, 1024, "limit on replicas as a multiple of the most that jobs of its workload ever had; 0: no limit"),
-    ] = 0.0,
-    patience: Annotated[
-        float,
-        Range(0, 1000, "waiting time, as a multiple of the time that a job takes, from which it is due; 0: never"),
-    ] = 1.0,
-    lease_growth: Annotated[
-        float, Range(0, 4, "factor by which a restart lengthens the lease of a job, up to the horizon; 0: no leases")
-    ] = 2.0,
+    rho_max: RhoMax = 4.0,
+    scale_up: ScaleUp = 0.0,
+    patience: Patience = 1.0,
+    lease_growth: LeaseGrowth = 2.0,
     planned: Annotated[
         int, Range(1, 2000, "jobs up to which all are planned; of more, so many stand for all others")
     ] = 200,
-    gap: Annotated[float, Range(0, 0.5, "relative optimality gap at which the solver may stop")] = 1e-3,
-    time_limit_s: Annotated[
-        float, Range(0.01, 600, "seconds after which the best feasible assignment so far is used")
-    ] = 20.0,
+    gap: Gap = 1e-3,
+    time_limit_s: TimeLimitS = 20.0,
 ) -> Decision:
     r"""Assign the configurations whose steps are worth most in a plan of the hours to come.
 

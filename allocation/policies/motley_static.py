@@ -10,6 +10,14 @@ from allocation.decision import Decision
 from allocation.policies._motley_terms import (
     HOUR_S,
     LEAST_S,
+    Gap,
+    HorizonS,
+    LeaseGrowth,
+    Patience,
+    Repaid,
+    RhoMax,
+    ScaleUp,
+    TimeLimitS,
     assign_beside_reservations,
     left_s,
     plain_assignment,
@@ -31,31 +39,19 @@ def motley_static(
         float, Range(0, 1, "how much more short remaining jobs count; 0: all jobs count the same")
     ] = 0.2,
     first_run: Annotated[float, Range(0, 10, "how much more a job counts that has not run yet")] = 0.2,
-    horizon_s: Annotated[float, Range(60, 86_400, "seconds over which the cost of a restart is spread")] = 900.0,
-    repaid: Annotated[float, Range(0, 10, "how many restarts a job must gain by another configuration")] = 2.0,
+    horizon_s: HorizonS = 900.0,
+    repaid: Repaid = 2.0,
     begin: Annotated[float, Range(0, 10, "value of running at all, relative to the value of full speed (1)")] = 1.0,
     fairness: Annotated[
         float,
         Range(0, 1000, "weight of a team's backlog, in values of full speed per GPU and cluster-hour; 0: no teams"),
     ] = 2.0,
-    rho_max: Annotated[
-        float, Range(1, 1000, "age over the isolated time of the whole job beyond which the job gains value")
-    ] = 4.0,
-    scale_up: Annotated[
-        float,
-        Range(0, 1024, "limit on replicas as a multiple of the most that jobs of its workload ever had; 0: no limit"),
-    ] = 0.0,
-    patience: Annotated[
-        float,
-        Range(0, 1000, "waiting time, as a multiple of the time that a job takes, from which it is due; 0: never"),
-    ] = 1.0,
-    lease_growth: Annotated[
-        float, Range(0, 4, "factor by which a restart lengthens the lease of a job, up to the horizon; 0: no leases")
-    ] = 2.0,
-    gap: Annotated[float, Range(0, 0.5, "relative optimality gap at which the solver may stop")] = 1e-3,
-    time_limit_s: Annotated[
-        float, Range(0.01, 600, "seconds after which the best feasible assignment so far is used")
-    ] = 20.0,
+    rho_max: RhoMax = 4.0,
+    scale_up: ScaleUp = 0.0,
+    patience: Patience = 1.0,
+    lease_growth: LeaseGrowth = 2.0,
+    gap: Gap = 1e-3,
+    time_limit_s: TimeLimitS = 20.0,
 ) -> Decision:
     r"""Assign the configurations that save the most time and serve the teams furthest behind their shares.
 

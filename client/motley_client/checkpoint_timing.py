@@ -21,7 +21,7 @@ USUAL_MEAN_UP_S = 30 * 86_400.0
 NOTICE_MARGIN = 0.8
 """Part of the notice within which a checkpoint must fit, as the service plans it."""
 LOOK_EVERY_S = 1.0
-"""Between looks at the service's file: a loop may ask at each of its steps, and the file may be on a file server."""
+"""Seconds between reads of the service's file: a loop may ask at each step, and the file may be on a file server."""
 
 
 class NodesStay(NamedTuple):

@@ -135,7 +135,7 @@ def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
 
 
 def _checkpoint_times_of(rows: Collection[AgentAttempt]) -> list[CheckpointOrder]:
-    """What the attempts that the agent says it runs decide from when they save next; of none no query."""
+    """Checkpoint times of the attempts that the agent reports as running; no query if there are none."""
     running = [row.attempt for row in rows if (row.report or {}).get("phase") == Phase.RUNNING]
     known = Attempt.objects.filter(pk__in=running).exclude(checkpoint_times={}).order_by("pk") if running else ()
     return [CheckpointOrder(one.pk, CheckpointTimes(**one.checkpoint_times)) for one in known]

@@ -272,7 +272,7 @@ class Agent:
                 log.warning("the share of attempt %d could not be set: %s", one.attempt, error)
 
     def _tell_checkpoint_times(self, orders: Sequence[CheckpointOrder]) -> None:
-        """Tell attempts what is new to this process; what cannot be written is tried again with the next answer."""
+        """Write changed checkpoint times into the attempts' files; a failed write is repeated with the next answer."""
         known, self._checkpoint_times = self._checkpoint_times, {}
         for one in orders:
             try:

@@ -139,7 +139,7 @@ class ShareOrder:
 
 @dataclass(frozen=True)
 class CheckpointOrder:
-    """What decides how often an attempt saves, as it is known now. Repeated while it runs."""
+    """Present checkpoint times of an attempt: from them follows how often it saves. Repeated while it runs."""
 
     attempt: int
     times: CheckpointTimes

@@ -61,6 +61,7 @@ def asleep(service: Service) -> list[str]:
 def test_a_node_sleeps_when_demand_has_fallen_and_wakes_for_a_job_that_runs_there(service: Service, site: Path) -> None:
     service.python(DEMAND_FELL)
     (sleeper,) = wait_for("a node sleeps", lambda: asleep(service))
+    wait_for("the site is told", (site / "told").exists)  # a job that came before that would only have it woken
     jobs = [service.submit(UNTIL_LET_GO, gpus=2) for _ in range(2)]
     for job in jobs:
         service.wait_for_state(job, "running")
