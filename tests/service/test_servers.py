@@ -15,7 +15,7 @@ import pytest
 from engines.supervision.processes import kill
 from motley_client.errors import MotleyError, NotFound
 from tests.agent_process import an_agent
-from tests.deployment import PATIENCE_S, others, told, wait_for
+from tests.deployment import PATIENCE_S, wait_for
 from tests.motley_command import Motley
 from tests.server_cluster import Cluster, a_cluster, number_of
 from tests.service.running_service import Service, a_service
@@ -121,21 +121,15 @@ def test_a_session_opens_in_a_rank_on_another_server(cluster: Cluster, ledger: P
     session = command.start("exec", "--rank", "1", training.job, "--", "sh", "-c", asks, stdin=subprocess.PIPE)
     out, errors = session.communicate(bytes(300_000), timeout=PATIENCE_S)
     assert (session.returncode, out) == (3, b"rank 1 of 2\n300000\n"), errors
-    a_slow_reader_gets_all(command, training.job)
+    a_slow_reader_gets_all(command, training.job, ended=ledger / "said_all")
     files_are_read_while_it_runs(cluster, training)
 
 
-def a_slow_reader_gets_all(command: Motley, job: str) -> None:
+def a_slow_reader_gets_all(command: Motley, job: str, ended: Path) -> None:
     """The command has ended, and its agent's connection with it, before anything is read: more than pipes hold."""
-    words = ("head", "-c", str(12 << 20), "/dev/zero")
-    session = command.start("exec", "--rank", "1", job, "--", *words)
-    line = " ".join(words).encode()
-
-    def is_there() -> bool:
-        return any(told(pid, "cmdline").startswith(line) for pid in others())
-
-    wait_for("it has begun, or ended", lambda: is_there() or session.poll() is not None)
-    wait_for("it has ended", lambda: not is_there())
+    words = f"head -c {12 << 20} /dev/zero; touch {ended}"
+    session = command.start("exec", "--rank", "1", job, "--", "sh", "-c", words)
+    wait_for("it has ended", lambda: ended.exists() or session.poll() is not None)
     out, errors = session.communicate(timeout=PATIENCE_S)
     assert (session.returncode, len(out)) == (0, 12 << 20), errors
 
