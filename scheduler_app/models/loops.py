@@ -17,6 +17,7 @@ class SchedulerLease(models.Model):
     expires_at = models.DateTimeField(default=timezone.now)
     listening_since = models.DateTimeField(default=timezone.now, help_text="Missing heartbeats count from here.")
     token = models.PositiveBigIntegerField(default=0)
+    heard_at = models.DateTimeField(null=True, help_text="Of the engines: what happened until then has been stored.")
     watched_at = models.DateTimeField(null=True, help_text="When GPUs were last read.")
     pruned_at = models.DateTimeField(null=True, help_text="When retention last ran.")
 

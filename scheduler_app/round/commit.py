@@ -28,7 +28,7 @@ from scheduler_app.models import Round
 from scheduler_app.round.cpu_memory import AS_JOBS_ASKED, CpuMemory, CpuMemoryShares
 from scheduler_app.round.holders import JobName
 from scheduler_app.round.inputs.job_row import JobRow
-from scheduler_app.round.lease import check_fencing_token
+from scheduler_app.round.lease import check_fencing_token, engines_heard_at
 from scheduler_app.round.reason_texts import MOST_NAMED, names_of
 from scheduler_app.round.snapshot import Snapshot
 
@@ -140,8 +140,9 @@ def commit_round(
     """
     check_fencing_token(holder, record_of_round.number)
     changes = changes_of(snapshot, plan)
-    accrue_quotas(quotas, now)
-    accrue(now)
+    heard = engines_heard_at(now)
+    accrue_quotas(quotas, heard)
+    accrue(heard)
     preconditions = Preconditions(
         _still_wanted(snapshot, changes, shares.changed, now, requests or {}), _gpus_in_service(changes.starts)
     )

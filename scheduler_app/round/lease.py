@@ -113,6 +113,15 @@ def _renew(loop: Loop, holder: str, began: datetime, until: datetime, done: Even
     connection.close()
 
 
+def engines_heard_at(now: datetime) -> datetime:
+    """Until when rows say what happened at the engines; now, before the first turn of their loop.
+
+    A turn that takes long stores ends that lie before its beginning, while rounds go on beside it.
+    """
+    heard = SchedulerLease.objects.filter(pk=Loop.ENGINES).values_list("heard_at", flat=True).first()
+    return min(heard or now, now)
+
+
 def release_lease(holder: str, now: datetime) -> None:
     """Expire the holder's leases, so that another scheduler can start at once."""
     SchedulerLease.objects.filter(holder=holder).update(expires_at=now)

@@ -49,6 +49,7 @@ def observe(fence: Fence, now: datetime) -> None:
     settle_dependencies()  # in transactions of its own, which lock jobs in their order
     with fence.transaction():
         release_claims(now)
+        SchedulerLease.objects.filter(pk=SchedulerLease.Loop.ENGINES).update(heard_at=now)
         note_drained(_drained_nodes())
         forget_recovered(now)
 

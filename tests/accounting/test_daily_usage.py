@@ -137,3 +137,21 @@ def test_it_stays_when_the_jobs_are_archived_and_the_minutes_deleted(lab: Lab, s
     delete_expired(timezone.now() + timedelta(days=100))
     assert not Job.objects.filter(pk=job.pk).exists()
     assert gpu_hours() == before
+
+
+def test_rounds_beside_a_late_turn_of_the_engines_count_no_time_after_the_end(lab: Lab) -> None:
+    """While engines are not heard, a job that has ended still counts as running; its usage is what it really ran."""
+    lab.node("n1", gpus=2)
+    lab.policy("max_min_fairness", round_s=60)
+    lab.running(job := lab.submit(UNTIL_LET_GO, gpus=2))
+    lab.let_go(job)
+    lab.decide()
+    lab.decide()
+    lab.until_state(job, Job.State.SUCCEEDED)
+    lab.decide()
+    [attempt] = lab.attempts(job)
+    assert attempt.started_at
+    assert attempt.ended_at
+    ran_s = (attempt.ended_at - attempt.started_at).total_seconds()
+    counted_s = DailyUsage.objects.aggregate(sum=Sum("gpu_s"))["sum"]
+    assert counted_s == pytest.approx(2 * ran_s, abs=20)  # not two rounds of a minute more
