@@ -49,9 +49,11 @@ def test_messages_come_whole_both_ways(server: Server) -> None:
 
 def test_the_end_of_the_other_side_is_the_end(server: Server) -> None:
     websocket = opened(server)
-    server.shutdown()
+    ending = threading.Thread(target=server.shutdown)  # which waits ten seconds for an answer
+    ending.start()
     assert websocket.receive() is None
     websocket.close()
+    ending.join()
 
 
 def test_a_service_that_says_nothing_any_more_is_the_end(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -54,7 +55,13 @@ def forwarded(lab: Lab, attempt: int, theirs: int, server: socket.socket) -> Ite
             assert isinstance(ended.exception(), ServerError)
 
 
-@pytest.mark.local_only
+@pytest.fixture
+def lab(place: Path) -> Iterator[Lab]:
+    lab = Lab(place)
+    yield lab
+    lab.stop_all()
+
+
 def test_a_port_that_is_the_clients_own_is_refused_and_not_connected_to_itself(lab: Lab) -> None:
     attempt = running(lab)
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -68,7 +75,6 @@ def test_a_port_that_is_the_clients_own_is_refused_and_not_connected_to_itself(l
     end(lab, attempt)
 
 
-@pytest.mark.local_only
 def test_two_that_lead_to_each_other_end(lab: Lab) -> None:
     """Each connection of one is the next of the other, until a session has as many as it may."""
     attempt = running(lab)

@@ -13,7 +13,9 @@ from tests.rest.routes import ROUTES, Row
 from tests.rest.world import World
 from tests.service_lab import Lab
 
-WHO = ("anonymous", "job", "stranger", "reader", "member", "clerk", "staff")
+WHO = ("anonymous", "stranger", "member", "staff")
+BY_TOKEN = ("job", "reader", "clerk")
+"""A job's own token and two of limited scope; in `make test` rest/test_rest_tokens.py tries some routes."""
 
 
 def routes_of_the_service() -> set[str]:
@@ -35,7 +37,7 @@ def test_every_route_has_a_row() -> None:
     assert routes_of_the_service() == set(ROUTES)
 
 
-@pytest.mark.parametrize("who", WHO)
+@pytest.mark.parametrize("who", [*WHO, *(pytest.param(who, marks=pytest.mark.thorough) for who in BY_TOKEN)])
 def test_each_is_answered_what_is_theirs(world: World, who: str) -> None:
     assert {route: status_for(world, route, who) for route in ROUTES} == {
         route: getattr(row, who) for route, row in ROUTES.items()

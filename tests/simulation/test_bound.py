@@ -217,7 +217,8 @@ def test_a_comparison_of_shared_gpus_has_no_bound(call):
     assert "the bound is of jobs that share no GPUs" in err
 
 
-@pytest.mark.parametrize("policy", ["sia", pytest.param("motley", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("policy", ["sia", "motley"])
 def test_no_policy_beats_it_where_rates_grow_from_epoch_to_epoch(policy):
     """Twenty of Sia's jobs: batches are tuned, and the noise of the gradient changes."""
     data = reference("sia")

@@ -15,6 +15,7 @@ SCENARIO = Scenario(format_name="csv", cluster="v100=2", round_s=180.0)
 JOBS = ("vision", 0.0, 1, 4.0), ("vision", 0.0, 1, 4.0), ("speech", 0.0, 1, 4.0)
 """Team, hour of arrival, GPUs, hours on a V100."""
 POLICIES = ("fifo", "max_min_fairness", "motley")
+ONE_DEEP = ("fifo", "max_min_fairness", pytest.param("motley", marks=pytest.mark.thorough))
 
 
 def run(folder: Path, *jobs: tuple[str, float, int, float], policy: str = "fifo", **options: str | float):
@@ -29,14 +30,14 @@ def finished_h(folder: Path, *jobs: tuple[str, float, int, float], **options: st
     return [float(at) / HOUR for at in run(folder, *jobs, **options)[1].finish_s]
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", ONE_DEEP)
 def test_a_quota_without_borrowing_is_the_most_that_a_team_has(tmp_path: Path, policy: str) -> None:
     ends = finished_h(tmp_path, *JOBS, quotas="vision:v100=1:0", policy=policy)
     assert max(ends[:2]) == pytest.approx(8, abs=0.1)
     assert ends[2] == pytest.approx(4, abs=0.1)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", ONE_DEEP)
 def test_a_team_has_its_quota_whatever_the_policy_prefers(tmp_path: Path, policy: str) -> None:
     """The job of speech comes last, and is longest."""
     jobs = [*JOBS[:2], *JOBS[:2], ("speech", 0.5, 1, 6.0)]
