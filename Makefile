@@ -25,7 +25,7 @@ FLOOR := 94
 export PATH := $(CURDIR)/.venv/bin:$(PATH):/usr/sbin:/sbin
 unexport PYTHONDONTWRITEBYTECODE  # or every process of every test compiles Django and SciPy for itself
 
-.PHONY: run test test-all test-deep test-fast test-loaded test-slurm test-postgresql chaos test-torch check format bench reproduction bench-service schema sbom screenshots
+.PHONY: run test test-all test-deep test-fast test-loaded test-slurm test-postgresql chaos test-torch check format bench reproduction bench-service schema deb sbom screenshots
 
 run:  ## the service with jobs already flowing (SQLite, no broker); MOTLEY_PORT and DEMO=0 are heeded, SLURM=1 is a private Slurm
 	@./bootstrap.sh run
@@ -92,6 +92,10 @@ check:  ## format (Python and templates), lint, types, layers, deployment, migra
 schema:  ## write docs/openapi.yaml anew
 	@./bootstrap.sh test
 	MOTLEY_VAR=$(SCRATCH) $(PYTHON) manage.py spectacular --validate --fail-on-warn --file docs/openapi.yaml
+
+deb:  ## the Debian packages of this version, in .cache/deb
+	@./bootstrap.sh run
+	deploy/debian/build
 
 sbom:  ## the software bill of materials of the service, CycloneDX 1.5, in .cache/motley.cdx.json
 	@./bootstrap.sh run

