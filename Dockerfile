@@ -5,7 +5,8 @@ ENV UV_LINK_MODE=copy UV_COMPILE_BYTECODE=1 UV_PYTHON_DOWNLOADS=never
 WORKDIR /motley
 COPY pyproject.toml uv.lock ./
 COPY client client
-# The client's wheel carries the simulator.
+# The client's wheel carries the command and the simulator.
+COPY motley_command motley_command
 COPY allocation allocation
 COPY estimation estimation
 COPY simulation simulation

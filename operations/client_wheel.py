@@ -14,6 +14,7 @@ from django.conf import settings
 
 WHEEL = "Wheel-Version: 1.0\nGenerator: motley\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 SUFFIXES = (".html", ".py", ".typed")
+PACKAGES = ("motley_client", "motley_command", "motley_simulator")
 SIMULATOR = ("allocation", "estimation", "simulation")
 """Packages of the service that `motley simulate` and `motley shadow` run."""
 AT = (2026, 1, 1, 0, 0, 0)
@@ -49,8 +50,8 @@ def _dist_info(project: Mapping[str, Any]) -> str:
 
 def _files(source: Path, project: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
     info = _dist_info(project)
-    folders = {"motley_client": source / "motley_client", "motley_simulator": source / "motley_simulator"}
-    # The three are links in the sources, which rglob does not follow.
+    folders = {name: source / name for name in PACKAGES}
+    # The three are links below such a folder, which rglob does not follow.
     folders |= {f"motley_simulator/{name}": source.parent / name for name in SIMULATOR}
     for name, folder in folders.items():
         for path in sorted(folder.rglob("*")):

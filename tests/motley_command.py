@@ -12,7 +12,7 @@ from unittest.mock import patch
 from typer.main import get_command
 from typer.testing import CliRunner, Result
 
-from motley_client.cli import app
+from motley_command.cli import app
 
 MADE_ONCE = cache(get_command)
 """The tree of all commands: a tenth of what a test of one takes."""

@@ -1,4 +1,4 @@
-"""Python client, `motley` command and training helper of the Motley GPU cluster scheduler."""
+"""Python client and training helper of the Motley GPU cluster scheduler."""
 
 from typing import TYPE_CHECKING
 

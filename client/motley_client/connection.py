@@ -2,6 +2,7 @@
 
 import json
 import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date
 from types import TracebackType
@@ -23,7 +24,12 @@ from motley_client.errors import (
 
 T = TypeVar("T")
 
+Spec = Mapping[str, object]
+"""Fields of a job, or of another thing that a route takes."""
+
 TIMEOUT_S = 30.0
+UPLOAD_TIMEOUT_S = 300.0
+"""Time in which the service checks and stores an archive, or copies a checkpoint."""
 RETRIES = 3
 MAX_RETRY_WAIT_S = 30.0
 """Longest total time that one call waits for `Retry-After`, over all its retries."""
@@ -151,6 +157,11 @@ def without_empty(query: Mapping[str, object]) -> dict[str, Any]:
     """The query without empty values, and days and times as ISO 8601."""
     present = {name: value for name, value in query.items() if value not in (None, [], ())}
     return {name: value.isoformat() if isinstance(value, date) else value for name, value in present.items()}
+
+
+def with_key(key: str | None) -> dict[str, str]:
+    """The header by which a request that is sent again makes nothing twice; None: a new key."""
+    return {"Idempotency-Key": key or str(uuid.uuid4())}
 
 
 def not_a_motley_service(response: httpx.Response) -> MotleyError:

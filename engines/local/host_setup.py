@@ -76,7 +76,9 @@ def _make_runtime(target: Path, *, client: Path, uv: Path | None) -> None:
 def _fingerprint(client: Path) -> str:
     """SHA-256 of the client's sources."""
     digest = hashlib.sha256()
-    for path in sorted([client / "pyproject.toml", *client.rglob("*.py")]):
+    # Folder by folder: `motley_command` is a link, which rglob follows only where it begins.
+    modules = (path for folder in client.iterdir() for path in folder.rglob("*.py"))
+    for path in sorted([client / "pyproject.toml", *client.glob("*.py"), *modules]):
         digest.update(f"{path.relative_to(client)}\0{path.stat().st_size}\0".encode() + path.read_bytes())
     return digest.hexdigest()
 

@@ -1,48 +1,21 @@
-"""The service to talk to, and a `motley` command that talks to it."""
+"""The service to talk to, and a client that talks to it."""
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import ThreadingHTTPServer
-from pathlib import Path
 
 import pytest
 from pytest_django.live_server_helper import LiveServer
 
 from motley_client import Client
-from tests.client.scripted_server import TOKEN, Script, handler_for
+from tests.client.scripted_server import Script, handler_for
 from tests.live_service import Live
-from tests.motley_command import Motley
 from tests.service_lab import Lab
 
 
 @pytest.fixture
 def service(live_server: LiveServer, lab: Lab) -> Live:
     return Live(str(live_server.url), lab)
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> dict[str, str]:
-    """An environment in which nothing is configured."""
-    return {
-        "HOME": str(tmp_path),
-        "XDG_CONFIG_HOME": str(tmp_path / "config"),
-        "MOTLEY_URL": "",
-        "MOTLEY_TOKEN": "",
-        "TERM": "dumb",
-    }
-
-
-@pytest.fixture
-def motley(service: Live, home: dict[str, str]) -> Motley:
-    """The command as ada has it, by a token that may submit."""
-    return Motley({**home, "MOTLEY_URL": service.url, "MOTLEY_TOKEN": service.token})
-
-
-@pytest.fixture
-def staff(service: Live, home: dict[str, str]) -> Motley:
-    """The command of an administrator."""
-    return Motley({**home, "MOTLEY_URL": service.url, "MOTLEY_TOKEN": service.staff_token})
 
 
 @pytest.fixture
@@ -64,22 +37,3 @@ def script() -> Iterator[Script]:
     server.shutdown()
     server.server_close()
     thread.join()
-
-
-@pytest.fixture
-def scripted(script: Script, home: dict[str, str]) -> Motley:
-    """The command, talking to that server."""
-    return Motley({**home, "MOTLEY_URL": script.url, "MOTLEY_TOKEN": TOKEN})
-
-
-@pytest.fixture
-def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
-    """Sets the zone of this machine."""
-
-    def chosen(name: str) -> None:
-        monkeypatch.setenv("TZ", name)
-        time.tzset()
-
-    yield chosen
-    monkeypatch.undo()
-    time.tzset()

@@ -126,7 +126,7 @@ def test_the_served_wheel_installs_with_the_protocol_of_assistants(
 ) -> None:
     needed = f"motley-client[mcp] @ {live_server.url}/client/{wheel_name()}"
     uv("pip", "install", "--quiet", "--python", str(fresh / "python"), needed, cwd=tmp_path)
-    run([str(fresh / "python"), "-c", "import motley_client.mcp_server"], tmp_path)
+    run([str(fresh / "python"), "-c", "import motley_command.mcp_server"], tmp_path)
 
 
 def test_the_wheel_that_the_service_serves_is_the_one_that_would_be_built(wheel: Path) -> None:

@@ -9,7 +9,7 @@ import yaml
 from motley_client import responses
 
 SCHEMAS: dict[str, Any] = yaml.load(Path("docs/openapi.yaml").read_text(), yaml.CSafeLoader)["components"]["schemas"]
-TYPES = {name: of for name, of in vars(responses).items() if is_typeddict(of) and of.__module__ == responses.__name__}
+TYPES = {name: of for name, of in vars(responses).items() if is_typeddict(of)}
 OTHER_NAMES = {
     "AppliedPolicy": "AppliedAnswer",
     "ChosenPolicy": "SettingAnswer",

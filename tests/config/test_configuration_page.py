@@ -10,8 +10,8 @@ from django.conf import settings
 ROOT = Path(settings.BASE_DIR)
 PACKAGES = (
     *("accounting_app", "allocation", "audit_app", "benchmarks", "client", "cluster_app", "config", "connections_app"),
-    *("database", "engines", "estimation", "forecast", "front", "insight_app", "jobs_app", "operations"),
-    *("scheduler_app", "simulation", "sweeps", "web"),
+    *("database", "engines", "estimation", "forecast", "front", "insight_app", "jobs_app", "motley_command"),
+    *("operations", "scheduler_app", "simulation", "sweeps", "web"),
 )
 OTHER_FILES = ("Makefile", "bootstrap.sh", "docker-compose.yml", "Dockerfile", ".env.example", ".ci/run")
 NAME = re.compile(r"MOTLEY_[A-Z][A-Z_]*[A-Z]")

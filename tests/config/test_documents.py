@@ -10,7 +10,8 @@ ROOT = Path(settings.BASE_DIR)
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "client" / "README.md"])
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
 MODULE = re.compile(
-    r"`((?:[a-z]+_app|allocation|config|engines|estimation|forecast|operations|simulation|sweeps|tests|web)/[\w/]+\.py)`"
+    r"`((?:[a-z]+_app|allocation|client|config|engines|estimation|forecast|motley_command|operations|simulation|sweeps"
+    r"|tests|web)/[\w/]+\.py)`"
 )
 
 

@@ -106,9 +106,11 @@ def test_a_folder_that_is_not_there_is_not_reachable(place: Path) -> None:
 
 @pytest.fixture
 def client(place: Path) -> Path:
-    """A package with the client's name, and nothing to fetch."""
+    """A package with the client's name, and nothing to fetch. Its modules are behind a link, as the command's."""
     sources = place / "client"
-    (sources / "motley_client").mkdir(parents=True)
+    sources.mkdir()
+    (place / "motley_client").mkdir()
+    (sources / "motley_client").symlink_to("../motley_client")
     (sources / "motley_client" / "__init__.py").write_text("VERSION = 1\n")
     (sources / "pyproject.toml").write_text(PYPROJECT)
     (sources / "backend.py").write_text(BACKEND)

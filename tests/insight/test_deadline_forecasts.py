@@ -24,7 +24,7 @@ from insight_app.start_forecasts.forecast_store import Ending
 from insight_app.start_forecasts.showing import read_forecast
 from jobs_app.models import Job
 from jobs_app.submission.submit import admitted
-from motley_client.tables.jobs import explanation
+from motley_command.tables.jobs import explanation
 from operations.retention import delete_expired
 from tests.insight.forecast_cluster import RATE, forecast_now, running, submitted
 from tests.service_lab import Lab

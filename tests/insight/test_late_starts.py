@@ -9,7 +9,7 @@ from insight_app.models import JobForecast
 from insight_app.start_forecasts.forecast_store import Event, ForeseenStart, MadeForecast, with_delay
 from insight_app.start_forecasts.showing import Interval
 from insight_app.start_forecasts.wording import format_interval
-from motley_client.tables.format import interval
+from motley_command.tables.format import interval
 from tests.insight.forecast_cluster import forecast_now, running, submitted
 from tests.service_lab import Lab
 

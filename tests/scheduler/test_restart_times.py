@@ -17,7 +17,7 @@ from insight_app.lab.history import read_history
 from insight_app.lab.trace import trace_of
 from jobs_app.lifecycle.commands import requeue_job
 from jobs_app.models import Attempt, Job
-from motley_client.tables.jobs import explanation
+from motley_command.tables.jobs import explanation
 from scheduler_app.models import Round
 from scheduler_app.round.archive import archive_of
 from scheduler_app.round.restart_times import restarts_of_workload

@@ -36,13 +36,13 @@ from jobs_app.submission.fields import is_text
 from jobs_app.submission.images import Image, may_fetch
 from jobs_app.submission.spec import JobSpec
 from jobs_app.submission.units import Memory, Seconds
-from motley_client.batch_script import Surroundings, check_variables, read_script, translated
-from motley_client.begin_time import begin_time_of, since_of
 from motley_client.plain_yaml import UnreadableYaml
-from motley_client.replica_size import model_memory_mib
 from motley_client.spec import SpecError, after_of, gpus_of, name_of, pairs_of
-from motley_client.tables.job_columns import columns_of
-from motley_client.terminal import sanitized, sanitized_lines, sanitized_log
+from motley_command.batch_script import Surroundings, check_variables, read_script, translated
+from motley_command.begin_time import begin_time_of, since_of
+from motley_command.replica_size import model_memory_mib
+from motley_command.tables.job_columns import columns_of
+from motley_command.terminal import sanitized, sanitized_lines, sanitized_log
 from simulation.cluster import Cluster
 from simulation.scenario.setting import read_policy, read_seeds, read_windows
 from simulation.scenario.team_limits import read_budgets, read_most_gpus, read_quotas

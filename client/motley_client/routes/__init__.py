@@ -1,0 +1,1 @@
+"""Routes of REST as methods, by subject; `Client` has all of them."""
