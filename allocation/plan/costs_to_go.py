@@ -78,7 +78,7 @@ def find_costs_to_go(
     most_planned : jobs of which all are planned.
     budget : when it is spent, the prices so far count.
     """
-    ends_s = _intervals(rate, usage, capacity, steps) if ends_s is None else ends_s
+    ends_s = planned_intervals(rate, usage, capacity, steps) if ends_s is None else ends_s
     cost, late = _costs_of_age(ends_s, age_s, power)
     program = PlanProgram.of(rate, usage, capacity, ends_s, steps=steps, weight=weight, cost_h=cost, late_h=late)
     order = _by_length(rate, usage, steps, weight, age_s)
@@ -95,7 +95,7 @@ def find_costs_to_go(
     return CostsToGo(alpha, plan.prices, ends_s, bound, len(sample))
 
 
-def _intervals(rate: Floats, usage: Ints, capacity: Ints, steps: Floats) -> Floats:
+def planned_intervals(rate: Floats, usage: Ints, capacity: Ints, steps: Floats) -> Floats:
     """Intervals up to the time by which all work is done, and a job that is alone after it."""
     with np.errstate(divide="ignore"):
         alone_s = np.where(rate > 0, steps[:, None] / rate, np.inf)

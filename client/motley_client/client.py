@@ -50,6 +50,7 @@ from motley_client.responses import (
     NewServer,
     NewToken,
     Node,
+    NodeSavings,
     Notification,
     NotificationTarget,
     Plan,
@@ -848,6 +849,10 @@ class Client(Connection):
     def lab_run(self, number: int) -> LabRun:
         """One run of the policy lab, with its result once it is done."""
         return cast("LabRun", self._json("GET", url_path("lab", "runs", number)))
+
+    def node_savings(self) -> NodeSavings:
+        """Waiting that one more node of each GPU type would save, and one less cost, by prices and as simulated."""
+        return cast("NodeSavings", self._json("GET", "lab/node-savings"))
 
     def cancel_lab_run(self, number: int) -> LabRun:
         return cast("LabRun", self._json("POST", url_path("lab", "runs", number, "cancel")))
