@@ -356,6 +356,8 @@ def _median_errors(told_s: Sequence[tuple[float, ...]], found: Sequence[Outcome]
 
 
 def _seconds_in_words(what: str, seconds: Sequence[tuple[int, float]]) -> str:
+    if not seconds:
+        return f"no {what}: with more jobs there are some"
     jobs, took = np.array(seconds).T
     return f"{len(took)} {what} of {jobs.mean():.0f} jobs: {took.mean():.2f} s, {took.max():.2f} s"
 
@@ -377,7 +379,13 @@ def main() -> None:
             planned = list[tuple[int, float]]()
             for seed in options.seeds:
                 state, asks = simulated(
-                    load, seed, options.policy, declared=declared, draws=options.draws, jobs=options.jobs
+                    load,
+                    seed,
+                    options.policy,
+                    declared=declared,
+                    draws=options.draws,
+                    jobs=options.jobs,
+                    machines=options.cluster,
                 )
                 of_ends, of_starts = outcomes(state, asks)
                 ends, starts, seconds = ends + of_ends, starts + of_starts, seconds + asks.seconds

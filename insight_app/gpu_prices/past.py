@@ -5,6 +5,9 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import NamedTuple
 
+from django.db.models import F
+from django.db.models.functions import Mod
+
 from allocation.policies import prices_in_hours
 from scheduler_app.models import PolicySetting, Round
 
@@ -32,12 +35,17 @@ class PriceSpan(NamedTuple):
         return (self.ended_at - self.began_at) / timedelta(hours=1)
 
 
-def read_past_prices(since: datetime, until: datetime) -> list[PriceSpan]:
-    """Read the prices of the rounds that began in this time: one query for them."""
+def read_past_prices(since: datetime, until: datetime, *, most: int | None = None) -> list[PriceSpan]:
+    """Read the prices of the rounds that began in this time; of more than `most` every second, third, ...: two queries.
+
+    Of those that are left out, the one before stands for them.
+    """
     rounds = Round.objects.committed().filter(started_at__gte=since, started_at__lt=until).order_by("number")
-    rows = [RoundPrices(*row) for row in rounds.values_list("policy", "started_at", "prices")]
+    every = max(1, -(-rounds.count() // most)) if most else 1
+    some = rounds.annotate(place=Mod(F("number"), every)).filter(place=0) if every > 1 else rounds
+    rows = [RoundPrices(*row) for row in some.values_list("policy", "started_at", "prices")]
     longest = max(LONGEST, 2 * timedelta(seconds=PolicySetting.objects.current().round_length_s))
-    return price_spans(rows, until, longest=longest)
+    return price_spans(rows, until, longest=every * longest)
 
 
 def price_spans(rounds: Iterable[RoundPrices], until: datetime, *, longest: timedelta = LONGEST) -> list[PriceSpan]:
