@@ -235,6 +235,13 @@ class JobForecast(TypedDict):
     why_none: str
 
 
+class PlannedForecast(JobForecast):
+    """The forecast of a job that has not been submitted, and what it would cost others."""
+
+    others_wait_h: float | None
+    promise: str
+
+
 class JobDetail(Job):
     """A job with its attempts and entity tag, as the route of one job returns it."""
 
@@ -424,6 +431,7 @@ class CostOption(TypedDict):
     cost: float
     preferred: bool
     pareto_optimal: bool
+    others_wait_h: float | None
 
 
 class CostAndTime(TypedDict):
@@ -445,7 +453,7 @@ class Plan(TypedDict):
     options: list[PlanOption]
     note: str
     cost_and_time: NotRequired[CostAndTime]
-    forecast: NotRequired[JobForecast | None]
+    forecast: NotRequired[PlannedForecast | None]
 
 
 @dataclass(frozen=True)

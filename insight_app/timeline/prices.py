@@ -1,15 +1,12 @@
 """Prices of each GPU type over the time of a timeline: those of past rounds, and those that the plan expects."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any, NamedTuple
-
-from django.conf import settings
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import NamedTuple
 
 from allocation.policies import prices_in_hours
 from insight_app.gpu_prices.past import PriceSpan, hours_by_price, read_past_prices
-from insight_app.models import ForecastRun
-from insight_app.start_forecasts.showing import SHOWN_FOR
+from insight_app.gpu_prices.planned import PlannedHours, read_planned_hours
 from insight_app.timeline.time_range import Frame
 from scheduler_app.models import PolicySetting
 
@@ -37,16 +34,10 @@ def read_prices(frame: Frame, gpu_type: str = "") -> list[TypePrice]:
     if not prices_in_hours(PolicySetting.objects.current().policy):
         return []
     past = past_prices(read_past_prices(frame.since, frame.now, most=MOST_ROUNDS), frame)
-    found = [*past, *planned_prices(*_read_planned(frame.now), frame)]
+    ahead = read_planned_hours(frame.now)
+    found = [*past, *(planned_prices(ahead, frame) if ahead else ())]
     wanted = (one for one in found if gpu_type in ("", one.gpu_type))
     return sorted(wanted, key=lambda one: (one.gpu_type, one.since))
-
-
-def _read_planned(now: datetime) -> tuple[Mapping[str, Any], datetime]:
-    """The newest plan, and when it was made; empty: there is none that is not too old."""
-    newest = ForecastRun.objects.filter(started_at__gt=now - SHOWN_FOR, started_at__lte=now, planned__isnull=False)
-    run = newest.first() if settings.MOTLEY_FORECASTS else None
-    return (run.planned, run.started_at) if run and run.planned else ({}, now)
 
 
 # -- pure ------------------------------------------------------------------------------------------------------------
@@ -65,11 +56,10 @@ def past_prices(spans: Sequence[PriceSpan], frame: Frame) -> Iterator[TypePrice]
                 yield TypePrice(gpu_type, some[0].began_at, some[-1].ended_at, saved_h / hours, planned=False)
 
 
-def planned_prices(planned: Mapping[str, Any], made_at: datetime, frame: Frame) -> Iterator[TypePrice]:
+def planned_prices(planned: PlannedHours, frame: Frame) -> Iterator[TypePrice]:
     """The plan's prices and load of each interval that lies ahead in the frame."""
-    ends = [made_at + timedelta(seconds=end_s) for end_s in planned.get("ends_s", ())]
-    for gpu_type, prices in planned.get("prices", {}).items():
-        for since, until, price, load in zip([made_at, *ends], ends, prices, planned["load"][gpu_type], strict=False):
+    for gpu_type, intervals in planned.types.items():
+        for since, until, price, load in intervals:
             if frame.meets(since, until) and until > frame.now:
                 cut = max(since, frame.now), min(until, frame.until)
                 yield TypePrice(gpu_type, *cut, price, planned=True, load=load)

@@ -2,15 +2,21 @@
 
 import json
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.urls import reverse
 from rest_framework.test import APIClient
 
+from insight_app.explain.dry_run import dry_run
+from insight_app.explain.plan_forecast import others_wait_h, promise_of
 from insight_app.gpu_prices.past import PriceSpan, read_past_prices
+from insight_app.gpu_prices.planned import PlannedHours, PlannedInterval, read_planned_hours
 from insight_app.models import ForecastRun
 from insight_app.start_forecasts.runs import forecast_jobs
+from insight_app.start_forecasts.showing import Interval, ShownForecast
 from insight_app.timeline.prices import BINS, CheapLater, TypePrice, cheap_later, past_prices, planned_prices
 from insight_app.timeline.time_range import Frame
 from scheduler_app.models import PolicySetting, Round
@@ -67,13 +73,20 @@ def test_the_past_is_told_in_means_of_equal_parts() -> None:
 
 
 def test_the_plan_is_cut_to_what_lies_ahead_in_the_frame() -> None:
-    found = list(planned_prices(PLANNED, NOW - 1.5 * HOUR, FRAME))
+    found = list(planned_prices(PlannedHours.of(PLANNED, NOW - 1.5 * HOUR), FRAME))
     told = [(one.since - NOW, one.until - NOW, one.price, one.load) for one in found]
     assert told == [(timedelta(), 0.5 * HOUR, 2.0, 4.0), (0.5 * HOUR, 8 * HOUR, 0.4, 1.5)]
 
 
+def test_a_run_costs_others_the_prices_of_its_time() -> None:
+    hours = PlannedHours.of(PLANNED, NOW)
+    assert hours.waiting_h("t4", 2, NOW, NOW + 3 * HOUR) == pytest.approx(2 * (3.0 + 2.0 + 0.4))
+    assert hours.waiting_h("t4", 1, NOW + 30 * HOUR, NOW + 40 * HOUR) == 0, "after all planned work"
+    assert hours.waiting_h("a100", 1, NOW, NOW + HOUR) is None
+
+
 def test_a_type_is_cheap_from_when_its_price_has_halved() -> None:
-    found = list(planned_prices(PLANNED, NOW, FRAME))
+    found = list(planned_prices(PlannedHours.of(PLANNED, NOW), FRAME))
     assert cheap_later(found) == [CheapLater("t4", 3.0, NOW + 2 * HOUR, 0.4)]
     assert cheap_later(found[:2]) == [CheapLater("t4", 3.0, None, None)]
     assert cheap_later([TypePrice("t4", NOW, NOW + HOUR, 3.0, planned=False)]) == []
@@ -103,3 +116,50 @@ def test_the_timeline_draws_past_and_planned_prices_and_rest_tells_them(planned:
     PolicySetting.objects.all().delete()
     planned.policy("fifo", round_s=60)
     assert caller(user, Scope.READ).get("/api/v1/timeline").json()["prices"] == []
+
+
+SHOWN = ShownForecast(
+    made_at=NOW,
+    start=Interval(NOW, NOW + HOUR, NOW + 2 * HOUR),
+    finish=Interval(NOW + 2 * HOUR, NOW + 3 * HOUR, NOW + 4 * HOUR),
+    gpu_type="t4",
+    type_part=1.0,
+    place=1,
+    queue=1,
+    in_time=0.75,
+)
+
+
+def test_a_deadline_is_promised_with_what_it_costs_others_or_not_before_a_time() -> None:
+    waits_h = others_wait_h(SHOWN, 2, PlannedHours.of(PLANNED, NOW))
+    assert waits_h == pytest.approx(2 * (2.0 + 0.4)), "from the median of its start to that of its end"
+    assert promise_of(SHOWN, waits_h) == ("The deadline is met in 75% of the futures; others wait 4.8 h for its GPUs.")
+    assert promise_of(replace(SHOWN, in_time=0.25), waits_h) == (
+        "The deadline cannot be promised: it is met in 25% of the futures, in 90 % not before 2026-11-29 14:00 UTC."
+    )
+    assert promise_of(replace(SHOWN, in_time=None), waits_h) == ""
+
+
+def test_options_of_a_plan_tell_what_they_cost_others(planned: Lab) -> None:
+    spec = {
+        "name": "net",
+        "team": "vision",
+        "command": "true",
+        "gpus": 1,
+        "rates": {"a100": 10.0},
+        "total_steps": 36_000,
+    }
+    (option,) = dry_run(spec, owner=planned.user())["cost_and_time"].options
+    intervals = read_planned_hours(planned.now).types["a100"]  # type: ignore[union-attr]
+    assert option.others_wait_h == pytest.approx(sum(i.price * h for i, h in over(intervals, planned.now)), rel=0.05)
+    assert option.others_wait_h > 0.5
+    PolicySetting.objects.all().delete()
+    planned.policy("fifo", round_s=60)
+    (option,) = dry_run(spec, owner=planned.user())["cost_and_time"].options
+    assert option.others_wait_h is None
+
+
+def over(intervals: Sequence[PlannedInterval], now: datetime) -> list[tuple[PlannedInterval, float]]:
+    """Intervals of the hour from now on, each with its hours in it."""
+    hours = [(one, (min(one.until, now + HOUR) - max(one.since, now)) / HOUR) for one in intervals]
+    return [(one, part) for one, part in hours if part > 0]

@@ -410,6 +410,10 @@ class CostOption(serializers.Serializer[Any]):
     cost = serializers.FloatField(help_text="In `unit`.")
     preferred = serializers.BooleanField(help_text="Whether it is the fastest, as in `options` of the plan.")
     pareto_optimal = serializers.BooleanField(help_text=WHEN_PARETO_OPTIMAL)
+    others_wait_h = serializers.FloatField(
+        allow_null=True,
+        help_text="Hours that others wait for it by the prices of the plan, if it begins now; null: not known.",
+    )
 
 
 class CostAndTimeAnswer(serializers.Serializer[Any]):
