@@ -5,7 +5,7 @@ know then is played forward (`forecast`), and the intervals are kept until the t
 known only from jobs of the same workload, team and size that have ended. Beside it, for ends: the interval of how long
 jobs of the same workload and size took before, from submission to end; for starts: the mean wait of those that started
 last from as long a queue, and a plan of the queue in the order of submission without further arrivals, as
-`squeue --start` makes it; for both: the course of the job in the plan over time (`allocation.plan.course`).
+`squeue --start` makes it; for both: the course of the job in the plan over time (`benchmarks.plan_course`).
 """
 
 import argparse
@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from allocation.plan.course import plan_course
 from allocation.policies import POLICIES, REGISTRY
 from allocation.policies.fifo import fifo
 from allocation.quotas import Quotas
 from allocation.types import Floats, Ints
+from benchmarks.plan_course import plan_course
 from estimation.duration_curves import DurationCurves, DurationLeft
 from estimation.durations import DurationHistory
 from forecast.calibration import Correction, ForecastClass
