@@ -92,7 +92,7 @@ class DryRunInputs:
 
 
 def read_inputs(job: JobRow, team: Team) -> DryRunInputs:
-    """Read the inputs in nine queries, more for budgets, windows, batches, storage and lengths of jobs.
+    """Read the inputs in ten queries, more for prices, budgets, windows, batches, storage and lengths of jobs.
 
     None depends on the queue.
     """

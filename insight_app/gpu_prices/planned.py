@@ -55,8 +55,10 @@ class PlannedHours:
 
 def read_planned_hours(now: datetime) -> PlannedHours | None:
     """The newest plan; None: there is none that is fresh, or the present policy decides by no plan."""
-    if not settings.MOTLEY_FORECASTS or not prices_in_hours(PolicySetting.objects.current().policy):
+    if not settings.MOTLEY_FORECASTS:
         return None
     runs = ForecastRun.objects.filter(started_at__gt=now - FRESH, started_at__lte=now, planned__isnull=False)
     planned, made_at = runs.values_list("planned", "started_at").first() or (None, now)
-    return PlannedHours.of(planned, made_at) if planned else None
+    if not planned or not prices_in_hours(PolicySetting.objects.current().policy):
+        return None
+    return PlannedHours.of(planned, made_at)
