@@ -105,4 +105,4 @@ def test_a_plan_costs_the_same_however_many_jobs_wait(cluster: Lab, ada: APIClie
             assert planned(ada).status_code == 200
         counts.append(len(queries))
         cluster.submit(array={"end": 99})
-    assert counts[0] == counts[1] <= 15, "two of them for the length of a job that states no steps"
+    assert counts[0] == counts[1] <= 16, "two for the length of a job that states no steps, one for prices"
