@@ -19,6 +19,7 @@ from insight_app.start_forecasts.runs import forecast_jobs
 from insight_app.start_forecasts.showing import Interval, ShownForecast
 from insight_app.timeline.prices import BINS, CheapLater, TypePrice, cheap_later, past_prices, planned_prices
 from insight_app.timeline.time_range import Frame
+from jobs_app.models import Job
 from scheduler_app.models import PolicySetting, Round
 from tests.insight.forecast_cluster import running, submitted
 from tests.rest_callers import Scope, caller
@@ -53,6 +54,17 @@ def test_a_run_of_forecasts_keeps_the_plan_by_which_rounds_decide(planned: Lab) 
     assert prices == pytest.approx(sorted(prices, reverse=True), abs=0.05)
     assert load[0] == pytest.approx(1, abs=0.05)
     assert load[-1] < 0.5, "all work is done by then"
+
+
+def test_jobs_that_could_not_start_now_are_not_in_the_plan(lab: Lab) -> None:
+    lab.node("n1", "a100", gpus=1)
+    lab.policy("motley", round_s=60)
+    waits = submitted(lab, minutes=60)
+    submitted(lab, minutes=60, after=[{"job": str(waits.pk)}])
+    Job.objects.filter(pk=waits.pk).update(begin_time=lab.now + 5 * HOUR)
+    Round.objects.create(number=1, started_at=lab.now, result="committed", policy="motley", shares_since=lab.now)
+    run = forecast_jobs(ForecastRun.objects.create(round=1, started_at=lab.now), lab.now)
+    assert (run.jobs, run.planned, run.message) == (2, None, "")
 
 
 def test_a_policy_that_decides_by_no_plan_has_none(lab: Lab) -> None:
