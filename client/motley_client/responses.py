@@ -400,6 +400,8 @@ class Explanation(TypedDict):
     """Why it has its CPUs and memory; empty unless the round has chosen them."""
     measurement: NotRequired[str]
     """Why it measures its rate where it runs; empty if it does not."""
+    others_wait: NotRequired[str]
+    """How long others wait for the GPUs that it holds; empty: it holds none, or it is not known."""
     round: int | None
     would_start: WouldStart | None
 

@@ -10,11 +10,14 @@ import pytest
 from django.urls import reverse
 from rest_framework.test import APIClient
 
+from insight_app.explain.decisions import explain_job
 from insight_app.explain.dry_run import dry_run
 from insight_app.explain.plan_forecast import others_wait_h, promise_of
 from insight_app.gpu_prices.past import PriceSpan, read_past_prices
 from insight_app.gpu_prices.planned import PlannedHours, PlannedInterval, read_planned_hours
 from insight_app.models import ForecastRun
+from insight_app.start_forecasts.planned import planned_hours
+from insight_app.start_forecasts.reading import read_forecast_input
 from insight_app.start_forecasts.runs import forecast_jobs
 from insight_app.start_forecasts.showing import Interval, ShownForecast
 from insight_app.timeline.prices import BINS, CheapLater, TypePrice, cheap_later, past_prices, planned_prices
@@ -41,11 +44,22 @@ def planned(lab: Lab, plain_static: None) -> Lab:
         submitted(lab, minutes=60)
     of_round = {"result": "committed", "policy": "motley", "shares_since": lab.now, "prices": {"a100": 2.5}}
     Round.objects.create(number=1, started_at=lab.now - timedelta(minutes=2), **of_round)
-    forecast_jobs(ForecastRun.objects.create(round=1, started_at=lab.now), lab.now)
+    found = planned_hours(read_forecast_input(lab.now), PolicySetting.objects.current())
+    ForecastRun.objects.create(round=1, started_at=lab.now, finished_at=lab.now, planned=found)
     return lab
 
 
-def test_a_run_of_forecasts_keeps_the_plan_by_which_rounds_decide(planned: Lab) -> None:
+def test_a_run_of_forecasts_keeps_the_plan_by_which_rounds_decide(lab: Lab) -> None:
+    lab.node("n1", "a100", gpus=1)
+    lab.policy("motley", round_s=60)
+    running(lab, submitted(lab, minutes=10))
+    Round.objects.create(number=1, started_at=lab.now, result="committed", policy="motley", shares_since=lab.now)
+    found = forecast_jobs(ForecastRun.objects.create(round=1, started_at=lab.now), lab.now).planned
+    assert found is not None
+    assert found["load"]["a100"][0] == pytest.approx(1, abs=0.05)
+
+
+def test_prices_fall_while_the_queue_is_worked_off(planned: Lab) -> None:
     found = ForecastRun.objects.get().planned
     assert found is not None
     prices, load = found["prices"]["a100"], found["load"]["a100"]
@@ -150,6 +164,15 @@ def test_a_deadline_is_promised_with_what_it_costs_others_or_not_before_a_time()
         "The deadline cannot be promised: it is met in 25% of the futures, in 90 % not before 2026-11-29 14:00 UTC."
     )
     assert promise_of(replace(SHOWN, in_time=None), waits_h) == ""
+
+
+def test_a_job_that_runs_is_told_how_long_others_wait_for_its_gpus(planned: Lab) -> None:
+    job, waits = Job.objects.get(state="running"), Job.objects.filter(state="queued").first()
+    said = "Others wait 2.5 h for each hour that it holds 1 A100, by the prices of round 1."
+    assert explain_job(job, planned.now)["others_wait"] == said
+    assert explain_job(waits, planned.now)["others_wait"] == ""
+    Round.objects.update(policy="fifo")
+    assert explain_job(job, planned.now)["others_wait"] == ""
 
 
 def test_options_of_a_plan_tell_what_they_cost_others(planned: Lab) -> None:

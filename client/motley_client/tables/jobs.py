@@ -334,6 +334,7 @@ def explanation(job: Job, answer: Explanation, *, now: datetime) -> RenderableTy
         *_waking(answer.get("waking", ()), now),
         ("CPUs and memory", answer.get("cpu_memory", "")),
         ("Measurement", answer.get("measurement", "")),
+        ("costs others", answer.get("others_wait", "")),
         *_remaining(answer.get("remaining")),
         ("placement", in_local_zone(placement["detail"]) if (placement := answer.get("placement")) else ""),
         *_checkpoints(answer.get("checkpoints"), forecast=answer.get("deadline")),
