@@ -22,6 +22,8 @@ HOUR = timedelta(hours=1)
 WEEK = timedelta(days=7)
 LEAST = timedelta(days=1)
 """With less than that of rounds nothing is told: nights are not days."""
+MOST_ROUNDS = 3_000
+"""Of more rounds some stand for all: of a round a minute every fourth of a week."""
 MOST_RUNS = 50
 """Newest runs of the lab among which one with the same nodes is looked for."""
 
@@ -85,7 +87,7 @@ def read_node_savings(user: User, now: datetime) -> NodeSavings:
     policy = PolicySetting.objects.current().policy
     if not prices_in_hours(policy):
         return NodeSavings(why_none=OTHER_PRICES.format(policy))
-    spans = read_past_prices(now - WEEK, now)
+    spans = read_past_prices(now - WEEK, now, most=MOST_ROUNDS)
     if not spans or now - spans[0].began_at < LEAST:
         return NodeSavings(why_none=TOO_EARLY)
     return node_savings(spans, read_node_gpus(), until=now, simulated=_read_simulated(user))
