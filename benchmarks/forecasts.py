@@ -5,7 +5,7 @@ know then is played forward (`forecast`), and the intervals are kept until the t
 known only from jobs of the same workload, team and size that have ended. Beside it, for ends: the interval of how long
 jobs of the same workload and size took before, from submission to end; for starts: the mean wait of those that started
 last from as long a queue, and a plan of the queue in the order of submission without further arrivals, as
-`squeue --start` makes it.
+`squeue --start` makes it; for both: the course of the job in the plan over time (`benchmarks.plan_course`).
 """
 
 import argparse
@@ -24,6 +24,7 @@ from allocation.policies import POLICIES, REGISTRY
 from allocation.policies.fifo import fifo
 from allocation.quotas import Quotas
 from allocation.types import Floats, Ints
+from benchmarks.plan_course import plan_course
 from estimation.duration_curves import DurationCurves, DurationLeft
 from estimation.durations import DurationHistory
 from forecast.calibration import Correction, ForecastClass
@@ -53,6 +54,7 @@ FIRST_S, EVERY_S, LAST_S = 24 * 3600.0, 4 * 3600.0, 24 * 3600.0
 """Seconds from the first arrival to the first forecast, between two, and from the last to the last arrival."""
 SAMPLES_S = 7 * 86_400.0
 HORIZONS = {"to 30 min": 1800.0, "to 2 h": 7200.0, "to 8 h": 28_800.0, "to 24 h": 86_400.0, "later": inf}
+LEAST_STEPS = 1e-3
 LEAST_ENDED = 10
 """With fewer ended jobs of the same size, the history of all sizes is used."""
 
@@ -69,6 +71,8 @@ class Asked(NamedTuple):
     by_history_s: Floats
     mean_wait_s: float
     planned_s: float
+    course_s: tuple[float, float]
+    """Start and end in the plan over time."""
 
 
 @dataclass(eq=False)
@@ -82,6 +86,8 @@ class Forecaster:
     next_s: float = FIRST_S
     asked: list[Asked] = field(default_factory=list)
     seconds: list[tuple[int, float]] = field(default_factory=list)
+    planned: list[tuple[int, float]] = field(default_factory=list)
+    """Jobs of each plan over time, and its seconds."""
 
     def ask(self, state: State, rules: "ForecastingRules") -> None:
         self.next_s = state.now_s + self.every_s
@@ -94,6 +100,7 @@ class Forecaster:
         found = forecast(present, unknowns, rounds, draws=self.draws, seed=int(state.now_s))
         self.seconds.append((len(rows), perf_counter() - began))
         planned_s, waits = _planned(present, unknowns), state.held[rows] < 0
+        course_s = self.course(present)
         mean_wait_s = _mean_wait_s(state, int(waits.sum()))
         for at, row in enumerate(rows.tolist()):
             age_s = state.now_s - float(state.jobs.arrival_s[row])
@@ -108,8 +115,17 @@ class Forecaster:
                     _by_history(state, row, age_s),
                     max(mean_wait_s - age_s, 0.0),
                     float(planned_s[at]),
+                    (float(course_s[0][at]), float(course_s[1][at])),
                 )
             )
+
+    def course(self, present: Present) -> tuple[Floats, Floats]:
+        """Starts and ends (m,) in the plan over time, of jobs of the expected lengths."""
+        problem, began = present.problem.subset(np.arange(present.jobs)), perf_counter()
+        steps = np.clip(problem.remaining_steps, LEAST_STEPS, 1e12)
+        found = plan_course(problem, steps=steps)
+        self.planned.append((present.jobs, perf_counter() - began))
+        return found.start_s, found.end_s
 
 
 @dataclass(eq=False)
@@ -226,23 +242,25 @@ def _by_history(state: State, row: int, age_s: float) -> Floats:
     return np.quantile(pool, (0.1, 0.5, 0.9)) - age_s if pool.size else np.full(3, np.nan)
 
 
-def generated(load: float, seed: int) -> Trace:
+def generated(load: float, seed: int, jobs: int = JOBS, cluster: str = CLUSTER) -> Trace:
     """Philly-like jobs, truncated to half a day; interarrival times are scaled so that the load stays the same."""
-    options = GeneratorOptions(like="philly", jobs=JOBS, load=load, cluster=CLUSTER, teams=TEAMS)
-    jobs = generate(options, seed).jobs
-    most = [LONGEST_S * options.rate(job.program.workload, job.gangs[0]) for job in jobs]
-    steps = [min(job.total_steps or 0, longest) for job, longest in zip(jobs, most, strict=True)]
-    sooner = sum(steps) / sum(job.total_steps or 0 for job in jobs)
+    options = GeneratorOptions(like="philly", jobs=jobs, load=load, cluster=cluster, teams=TEAMS)
+    drawn = generate(options, seed).jobs
+    most = [LONGEST_S * options.rate(job.program.workload, job.gangs[0]) for job in drawn]
+    steps = [min(job.total_steps or 0, longest) for job, longest in zip(drawn, most, strict=True)]
+    sooner = sum(steps) / sum(job.total_steps or 0 for job in drawn)
     return Trace.of(
-        replace(job, arrival_s=sooner * job.arrival_s, total_steps=left) for job, left in zip(jobs, steps, strict=True)
+        replace(job, arrival_s=sooner * job.arrival_s, total_steps=left) for job, left in zip(drawn, steps, strict=True)
     )
 
 
-def simulated(load: float, seed: int, policy: str, *, declared: bool, draws: int) -> tuple[State, Forecaster]:
-    trace = generated(load, seed)
+def simulated(
+    load: float, seed: int, policy: str, *, declared: bool, draws: int, jobs: int = JOBS, machines: str = CLUSTER
+) -> tuple[State, Forecaster]:
+    trace = generated(load, seed, jobs, machines)
     if not declared:
         trace = Trace.of(replace(job, declared_length=inf) for job in trace.jobs)
-    cluster = Cluster.parse(CLUSTER)
+    cluster = Cluster.parse(machines)
     asks = Forecaster(policy, draws, EVERY_S, trace.jobs[-1].arrival_s - LAST_S)
     rules = ForecastingRules(
         cluster,
@@ -317,38 +335,68 @@ def figures(found: Sequence[Outcome]) -> list[str]:
     return [str(len(found)), f"{within.mean():.0%}", f"{below:.0%}", f"{above:.0%}", f"{error_min:.1f}", f"{share:.2f}"]
 
 
+def _errors_in_words(ends: Sequence[Outcome], starts: Sequence[Outcome]) -> str:
+    """Median absolute errors of the futures' median, of the plan over time, and of simpler rules."""
+    of_start = [(o.quantiles_s[1], o.asked.course_s[0], o.asked.mean_wait_s, o.asked.planned_s) for o in starts]
+    of_end = [(o.quantiles_s[1], o.asked.course_s[1], o.by_history_s[1]) for o in ends]
+    return (
+        f"starts, {len(starts)}: median errors in min of futures, plan over time, mean wait, queue as planned: "
+        f"{_median_errors(of_start, starts)}\n"
+        f"ends, {len(ends)}: of futures, plan over time, history: {_median_errors(of_end, ends)}"
+    )
+
+
+def _median_errors(told_s: Sequence[tuple[float, ...]], found: Sequence[Outcome]) -> str:
+    """In minutes, of those that happened; what is told as never counts as an infinite error."""
+    pairs = [(told, one.true_s) for told, one in zip(told_s, found, strict=True) if np.isfinite(one.true_s)]
+    if not pairs:
+        return "none"
+    errors = np.abs(np.array([told for told, _ in pairs]) - np.array([true_s for _, true_s in pairs])[:, None])
+    return ", ".join(f"{error_s / 60:.1f}" for error_s in np.median(errors, axis=0))
+
+
+def _seconds_in_words(what: str, seconds: Sequence[tuple[int, float]]) -> str:
+    if not seconds:
+        return f"no {what}: with more jobs there are some"
+    jobs, took = np.array(seconds).T
+    return f"{len(took)} {what} of {jobs.mean():.0f} jobs: {took.mean():.2f} s, {took.max():.2f} s"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--policy", default="motley", choices=POLICIES)
     parser.add_argument("--loads", type=float, nargs="*", default=LOADS)
     parser.add_argument("--seeds", type=int, nargs="*", default=SEEDS)
     parser.add_argument("--draws", type=int, default=32)
+    parser.add_argument("--jobs", type=int, default=JOBS)
+    parser.add_argument("--cluster", default=CLUSTER)
     parser.add_argument("--lengths", nargs="*", default=("declared", "unknown"), choices=("declared", "unknown"))
     options = parser.parse_args()
     sys.stdout.write("| | horizon | forecasts | within | before | after | median error, min | width |\n")
     for declared in (length == "declared" for length in options.lengths):
         for load in options.loads:
             ends, starts, seconds = list[Outcome](), list[Outcome](), list[tuple[int, float]]()
+            planned = list[tuple[int, float]]()
             for seed in options.seeds:
-                state, asks = simulated(load, seed, options.policy, declared=declared, draws=options.draws)
+                state, asks = simulated(
+                    load,
+                    seed,
+                    options.policy,
+                    declared=declared,
+                    draws=options.draws,
+                    jobs=options.jobs,
+                    machines=options.cluster,
+                )
                 of_ends, of_starts = outcomes(state, asks)
                 ends, starts, seconds = ends + of_ends, starts + of_starts, seconds + asks.seconds
+                planned += asks.planned
             known = "declared" if declared else "unknown"
             for line in lines(f"end, lengths {known}, load {load}", ends):
                 sys.stdout.write(line + "\n")
             for line in lines(f"start, lengths {known}, load {load}", starts):
                 sys.stdout.write(line + "\n")
-            errors = np.array(
-                [
-                    (abs(o.quantiles_s[1] - o.true_s), abs(a.mean_wait_s - o.true_s), abs(a.planned_s - o.true_s))
-                    for o, a in ((one, one.asked) for one in starts)
-                ]
-            )
-            sys.stdout.write(f"starts, {len(errors)}: median errors in min {np.median(errors, axis=0) / 60}\n")
-            jobs, took = np.array(seconds).T
-            sys.stdout.write(
-                f"{len(took)} forecasts of {jobs.mean():.0f} jobs: {took.mean():.2f} s, {took.max():.2f} s\n"
-            )
+            sys.stdout.write(f"{_errors_in_words(ends, starts)}\n{_seconds_in_words('forecasts', seconds)}\n")
+            sys.stdout.write(f"{_seconds_in_words('plans over time', planned)}\n")
             sys.stdout.flush()
 
 

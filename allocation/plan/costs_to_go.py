@@ -38,13 +38,14 @@ class CostsToGo:
     """Cost to go of m jobs.
 
     alpha (m,) float, cost per step; prices (n, T) float, cost per GPU-hour of each type and interval; ends_s (T,)
-    float, of the intervals; bound: a lower bound of the cost of all plans of these jobs, whatever stands for them;
-    planned: rows of the program that was solved.
+    float, of the intervals; load (n, T) float, GPUs that all jobs use on average over each; bound: a lower bound of the
+    cost of all plans of these jobs, whatever stands for them; planned: rows of the program that was solved.
     """
 
     alpha: Floats
     prices: Floats
     ends_s: Floats
+    load: Floats
     bound: float
     planned: int
 
@@ -78,7 +79,7 @@ def find_costs_to_go(
     most_planned : jobs of which all are planned.
     budget : when it is spent, the prices so far count.
     """
-    ends_s = _intervals(rate, usage, capacity, steps) if ends_s is None else ends_s
+    ends_s = planned_intervals(rate, usage, capacity, steps) if ends_s is None else ends_s
     cost, late = _costs_of_age(ends_s, age_s, power)
     program = PlanProgram.of(rate, usage, capacity, ends_s, steps=steps, weight=weight, cost_h=cost, late_h=late)
     order = _by_length(rate, usage, steps, weight, age_s)
@@ -92,10 +93,10 @@ def find_costs_to_go(
         answers = list(_answers(program, order, plan.prices.T / HOUR_S, near))
         alpha[order] = np.concatenate([of_part for of_part, _ in answers])
         bound = sum(value for _, value in answers) - float((program.room.T * plan.prices).sum()) / HOUR_S
-    return CostsToGo(alpha, plan.prices, ends_s, bound, len(sample))
+    return CostsToGo(alpha, plan.prices, ends_s, plan.load, bound, len(sample))
 
 
-def _intervals(rate: Floats, usage: Ints, capacity: Ints, steps: Floats) -> Floats:
+def planned_intervals(rate: Floats, usage: Ints, capacity: Ints, steps: Floats) -> Floats:
     """Intervals up to the time by which all work is done, and a job that is alone after it."""
     with np.errstate(divide="ignore"):
         alone_s = np.where(rate > 0, steps[:, None] / rate, np.inf)

@@ -61,6 +61,12 @@ class Preempts(StrEnum):
 
 OF_AN_OBJECTIVE = "how much one more GPU of the type would have improved the objective"
 
+PRICE_UNIT = "hours that others wait per GPU-hour"
+IN_HOURS = (
+    f"in {PRICE_UNIT}: how many hours earlier jobs would end, added up, for each hour of one more GPU of the type "
+    "(what teams are owed counts as well)"
+)
+
 
 @dataclass(frozen=True)
 class Registered:
@@ -87,8 +93,7 @@ REGISTRY: dict[str, Registered] = {
         Preempts.BY_VALUE,
         (Need.RATES, Need.STEPS_LEFT, Need.WEIGHTS),
         elastic=True,
-        price_meaning="how many hours earlier jobs would end, added up, for each hour of one more GPU of the type "
-        "(what teams are owed counts as well)",
+        price_meaning=IN_HOURS,
     ),
     "motley_static": Registered(
         motley_static,
@@ -228,3 +233,8 @@ PLAIN_PROGRAMS: dict[str, Policy] = {
 def price_meaning(policy: str) -> str:
     """What a shadow price of a round under this policy is; the round may be of long ago, and the policy gone."""
     return REGISTRY[policy].price_meaning if policy in REGISTRY else OF_AN_OBJECTIVE
+
+
+def prices_in_hours(policy: str) -> bool:
+    """Whether the prices of its rounds are hours that others wait per GPU-hour."""
+    return policy in REGISTRY and REGISTRY[policy].price_meaning == IN_HOURS

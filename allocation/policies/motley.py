@@ -7,7 +7,7 @@ from typing import Annotated
 from numpy import arange, maximum, where
 
 from allocation.decision import Decision
-from allocation.plan.costs_to_go import find_costs_to_go
+from allocation.plan.costs_to_go import CostsToGo, find_costs_to_go
 from allocation.policies._motley_terms import (
     HOUR_S,
     LEAST_S,
@@ -196,7 +196,7 @@ def _gain(problem: Problem, x: PlanValues, budget: TimeBudget) -> Floats:
     T, best = problem.rate, problem.rate.max(axis=1)
     held = problem.held[:, None] == arange(T.shape[1])
     r = maximum(left_s(problem, x.horizon_s), LEAST_S)
-    a = HOUR_S * _costs_to_go(problem, r * best, held, x, budget)
+    a = HOUR_S * _plan(problem, r * best, held, x, budget).alpha
     done = 1 - part_lost_to_restart(problem, r * best, held, repaid=x.repaid, horizon_s=x.horizon_s)
     spared = spared_by_staying(problem, r, x.horizon_s) * best
     gain: Floats = a[:, None] * (T * done + spared[:, None])
@@ -206,11 +206,18 @@ def _gain(problem: Problem, x: PlanValues, budget: TimeBudget) -> Floats:
     return gain
 
 
-def _costs_to_go(problem: Problem, steps: Floats, held: Bools, x: PlanValues, budget: TimeBudget) -> Floats:
-    """Cost to go (m,) of a step of each job now; a configuration that is not held begins with a restart."""
+def plan_ahead(problem: Problem, *, power: float, horizon_s: float, planned: int) -> CostsToGo:
+    """Plan by which a round of these parameters decides: prices and load of the hours to come."""
+    x = PlanValues(power=power, horizon_s=horizon_s, planned=planned)
+    steps = maximum(left_s(problem, horizon_s), LEAST_S) * problem.rate.max(axis=1)
+    return _plan(problem, steps, problem.held[:, None] == arange(problem.rate.shape[1]), x, UNLIMITED)
+
+
+def _plan(problem: Problem, steps: Floats, held: Bools, x: PlanValues, budget: TimeBudget) -> CostsToGo:
+    """Plan of the jobs with so many steps left (m,); a configuration that is not held begins with a restart."""
     restart_s = where(held, 0, problem.restart_s[:, None])
     rate = problem.rate * steps[:, None] / (steps[:, None] + problem.rate * restart_s)
-    found = find_costs_to_go(
+    return find_costs_to_go(
         rate,
         problem.usage,
         problem.capacity,
@@ -221,4 +228,3 @@ def _costs_to_go(problem: Problem, steps: Floats, held: Bools, x: PlanValues, bu
         most_planned=x.planned,
         budget=budget,
     )
-    return found.alpha

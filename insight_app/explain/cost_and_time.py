@@ -1,6 +1,6 @@
 """Cost and run time of each configuration of a plan, and which of them are Pareto-optimal. No queries."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -23,6 +23,8 @@ UNKNOWN = (
 )
 UNKNOWN_RATE = "Cost and time are not shown: how fast the job runs is not known."
 IN_GPU_HOURS = "The cost is in GPU-hours, because no price per hour is set for"
+
+OthersWait = Callable[[str, int, float], float | None]
 
 
 class CostUnit(models.TextChoices):
@@ -60,6 +62,8 @@ class CostOption:
     """Whether it is the fastest, as in the plan."""
     pareto_optimal: bool
     """Whether no other one is better in cost or time without being worse in the other."""
+    others_wait_h: float | None = None
+    """Hours that others wait for it by the plan of rounds, if it begins now; None: not known."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +76,16 @@ class CostAndTime:
     why_none: str = ""
 
 
-def cost_and_time(candidates: Sequence[Candidate], length: Length | None, *, unknown: str = UNKNOWN) -> CostAndTime:
+def cost_and_time(
+    candidates: Sequence[Candidate],
+    length: Length | None,
+    *,
+    unknown: str = UNKNOWN,
+    others_wait_h: OthersWait = lambda *_: None,
+) -> CostAndTime:
     """Cost and time of a job of this length on each candidate, the fastest of which comes first. Pure.
 
-    `unknown` says why there is no length.
+    `unknown` says why there is no length; `others_wait_h` what so many GPUs of a type for so many seconds cost others.
     """
     unpriced = sorted({one.gpu_type for one in candidates if not one.cost_per_hour})
     unit = CostUnit.GPU_HOURS if unpriced else CostUnit.PRICE
@@ -83,7 +93,7 @@ def cost_and_time(candidates: Sequence[Candidate], length: Length | None, *, unk
         return CostAndTime([], unit, why_none=unknown if candidates else NOWHERE)
     points = [_point(one, length, unit) for one in candidates]
     options = [
-        CostOption(one.gpu_type, one.gpus, *point, preferred=n == 0, pareto_optimal=best)
+        CostOption(one.gpu_type, one.gpus, *point, n == 0, best, others_wait_h(one.gpu_type, one.gpus, point[0]))
         for n, (one, point, best) in enumerate(zip(candidates, points, pareto_optimal(points), strict=True))
     ]
     return CostAndTime(options, unit, note=_note(length, unpriced))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from allocation.policies import prices_in_hours
 from estimation.rate_evidence import limits
 from estimation.rates import Source
 from insight_app.explain.attempt_explanations import explain_cpu_memory
@@ -14,7 +15,7 @@ from insight_app.explain.queue_outlook import queue_outlook, waking_nodes
 from insight_app.explain.rate_comparison import explain_measurement
 from insight_app.explain.remaining_work import remaining_work
 from insight_app.explain.restart_cost import restart_cost
-from jobs_app.models import Job
+from jobs_app.models import Attempt, Job
 from jobs_app.models.attempt import ROUGH, told_rate
 from jobs_app.models.job import JobQuerySet
 from scheduler_app.models import Round
@@ -93,6 +94,15 @@ def _estimate_of(snapshot: Snapshot, row: int, k: int) -> dict[str, Any]:
     return {"rate": told_rate(rate, name), "low": low, "high": high, "spread": spread, "source": name, "runs": runs}
 
 
+def others_wait(attempt: Attempt | None, record: Round | None) -> str:
+    """What the GPUs that the job holds cost others by the prices of the round; empty: it holds none, or other units."""
+    if attempt is None or record is None or not prices_in_hours(record.policy):
+        return ""
+    waits_h = attempt.gpu_count * max(record.prices.get(attempt.gpu_type.name, 0.0), 0.0)
+    held = f"{attempt.gpu_count} {attempt.gpu_type.name.upper()}"
+    return f"Others wait {waits_h:.2g} h for each hour that it holds {held}, by the prices of round {record.number}."
+
+
 def explain_job(job: Job, now: datetime) -> dict[str, Any]:
     """Explain the job's state: remaining running time, outlook of its placement, and the rates of the last round."""
     record, attempts = Round.objects.latest_committed(), list(job.attempts.select_related("gpu_type"))
@@ -112,6 +122,7 @@ def explain_job(job: Job, now: datetime) -> dict[str, Any]:
         "restart": restart_cost(job, attempts),
         "cpu_memory": explain_cpu_memory(attempt),
         "measurement": explain_measurement(attempt),
+        "others_wait": others_wait(attempt, record),
         "round": record.number if record else None,
         "would_start": None,
     }

@@ -107,7 +107,12 @@ def _plan(
         "valid": True,
         "options": [asdict(_told(option) if known else _without_rate(option)) for option in options],
         "note": note if known or not able else note + RATE_NOT_KNOWN,
-        "cost_and_time": cost_and_time(_candidates(able), length, unknown=UNKNOWN_RATE if job.total_steps else UNKNOWN),
+        "cost_and_time": cost_and_time(
+            _candidates(able),
+            length,
+            unknown=UNKNOWN_RATE if job.total_steps else UNKNOWN,
+            others_wait_h=inputs.others_wait_h(job.created_at),
+        ),
     }
 
 

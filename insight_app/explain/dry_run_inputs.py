@@ -6,6 +6,7 @@ Free capacity is what open claims leave. The number of queries does not depend o
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Count, F, Sum
@@ -17,6 +18,8 @@ from accounting_app.fairness.budgets import TeamBudget, budgets_of
 from cluster_app.models import Gpu, GpuType, Node
 from cluster_app.storage import OF_ENGINE, PLACES, nodes_with, offers, places_of
 from estimation.boosted_durations import DurationEstimator
+from insight_app.explain.cost_and_time import OthersWait
+from insight_app.gpu_prices.planned import PlannedHours, read_planned_hours
 from jobs_app.models import Attempt, GpuClaim, Job, Team, Throughput
 from scheduler_app.round.inputs import (
     DeclaredRates,
@@ -64,6 +67,17 @@ class DryRunInputs:
     """Durations by jobs that ended; None for a job that states its steps."""
     left_on_types: Mapping[int, int] = field(default_factory=dict)
     """GPU type → GPUs that a limit leaves to the team there; types without a limit are not among them."""
+    planned: PlannedHours | None = None
+    """Prices of the hours to come; None: the policy has none in hours, or no forecast has been made lately."""
+
+    def others_wait_h(self, since: datetime) -> OthersWait:
+        """What a run from then on costs others, by GPU type, GPUs and seconds."""
+        if self.planned is None:
+            return lambda *_: None
+        planned = self.planned
+        return lambda gpu_type, gpus, seconds: planned.waiting_h(
+            gpu_type, gpus, since, since + timedelta(seconds=seconds)
+        )
 
     def quota_on(self, kind: TypeRow, gpus: int) -> str:
         """Note of the team's quota that does not allow so many GPUs of the type now; empty if there is none."""
@@ -78,7 +92,7 @@ class DryRunInputs:
 
 
 def read_inputs(job: JobRow, team: Team) -> DryRunInputs:
-    """Read the inputs in nine queries, more for budgets, windows, batches, storage and lengths of jobs.
+    """Read the inputs in ten queries, more for prices, budgets, windows, batches, storage and lengths of jobs.
 
     None depends on the queue.
     """
@@ -98,6 +112,7 @@ def read_inputs(job: JobRow, team: Team) -> DryRunInputs:
         budget=budget,
         windows=read_windows(now),
         left_on_types=_left_on_types(team),
+        planned=read_planned_hours(now),
         estimator=None if job.total_steps else DurationEstimator(history_of(read_ended_jobs()), read_model()),
     )
 

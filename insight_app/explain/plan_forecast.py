@@ -14,6 +14,7 @@ from forecast.intervals import LEAST_DRAWS, Intervals, forecast
 from insight_app.errors import TooManySolves
 from insight_app.explain.dry_run_inputs import row_of
 from insight_app.explain.solve_slots import solve_slots
+from insight_app.gpu_prices.planned import PlannedHours, read_planned_hours
 from insight_app.models import JobForecast
 from insight_app.start_forecasts.forecast_store import made_forecast, places_among_startable, present_row, read_played
 from insight_app.start_forecasts.reading import ForecastInput, read_forecast_input
@@ -29,6 +30,8 @@ BUDGET_S = 1.0
 """Time after which no further future is played; with fewer than eight, up to `MOST_BUDGETS` times as long."""
 MOST_JOBS = 1_000
 """Of more unfinished jobs the queue alone takes longer to read than a person waits for a plan."""
+LEAST_PROMISED = 0.5
+"""Probability below which a deadline is not promised."""
 NOWHERE = "No node in service can run the job."
 
 
@@ -37,6 +40,10 @@ class PlannedForecast(NamedTuple):
 
     forecast: ShownForecast | None
     why_none: str = ""
+    others_wait_h: float | None = None
+    """Hours that others wait for its fewest GPUs from its start to its end, by planned prices; None: not known."""
+    promise: str = ""
+    """What can be promised of its deadline, and what it costs others; empty: it has none, or none so near."""
 
 
 def forecast_plan(asked: Admitted, user: User, now: datetime) -> PlannedForecast:
@@ -69,7 +76,26 @@ def _forecast(asked: Admitted, now: datetime) -> PlannedForecast:
         return PlannedForecast(None, "It waits for a job without a forecast." if asked.needs else NOWHERE)
     if (found := _play(read)) is None:
         return PlannedForecast(None, "The queue is too long to be played in the time that a plan may take.")
-    return PlannedForecast(_shown(read, found, now))
+    shown, hours = _shown(read, found, now), read_planned_hours(now)
+    waits_h = others_wait_h(shown, row.gpus_min, hours) if hours else None
+    return PlannedForecast(shown, others_wait_h=waits_h, promise=promise_of(shown, waits_h))
+
+
+def others_wait_h(shown: ShownForecast, gpus: int, hours: PlannedHours) -> float | None:
+    """Hours that others wait while the job holds so many GPUs, between the medians of its start and end; pure."""
+    start, end = shown.start and shown.start.median, shown.finish.median
+    return hours.waiting_h(shown.gpu_type, gpus, start, end) if start and end else None
+
+
+def promise_of(shown: ShownForecast, waits_h: float | None) -> str:
+    """That the deadline is met, with what probability and at what cost, or before when the job is not done; pure."""
+    if shown.in_time is None:
+        return ""
+    if shown.in_time < LEAST_PROMISED and shown.finish.low is not None:
+        missed = f"it is met in {shown.in_time:.0%} of the futures"
+        return f"The deadline cannot be promised: {missed}, in 90 % not before {shown.finish.low:%Y-%m-%d %H:%M} UTC."
+    cost = "" if waits_h is None else f"; others wait {waits_h:.2g} h for its GPUs"
+    return f"The deadline is met in {shown.in_time:.0%} of the futures{cost}."
 
 
 def _unfinished(asked: Admitted) -> frozenset[UUID]:

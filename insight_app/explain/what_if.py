@@ -15,6 +15,7 @@ import numpy as np
 from accounting_app.fairness.budgets import read_budgets, used_up
 from allocation.gangs import fewest_nodes, fewest_uneven_nodes, servable_gpus
 from allocation.plan_round import Plan
+from allocation.policies import prices_in_hours
 from allocation.rounds.pending_reasons import left_on_nodes
 from jobs_app.models import Job, JobDependency
 from jobs_app.models.job import begin_time_text
@@ -31,6 +32,8 @@ MOST_SIZES = 3
 """Number of smaller gang sizes that are tried; each costs one planned round."""
 HALVINGS = 3
 """Bisection steps (geometric) between a weight that is too small and one that is sufficient."""
+LEAST_WAIT_H = 0.05
+"""Hours that others wait for an hour of the job, from which they are told."""
 BEYOND_LIMIT = 16
 """Weights up to this multiple of the team's limit are tried for staff."""
 RESUBMITTED = UUID(int=0)
@@ -126,6 +129,8 @@ class PlannedRound:
     row: int | None
     throttled: bool
     nodes: Sequence[NodeRow]
+    in_hours: bool = False
+    """Whether its policy counts prices in hours that others wait per GPU-hour."""
 
     @property
     def gpus(self) -> int:
@@ -144,6 +149,19 @@ class PlannedRound:
     @property
     def words(self) -> str:
         return f"{self.gpus} {self.gpu_type.upper()}"
+
+    @property
+    def prices(self) -> Mapping[str, float]:
+        """Shadow prices of the round by GPU type, in hours that others wait per GPU-hour; empty: in other units."""
+        decided = self.plan.decision.prices.tolist()
+        return dict(zip(self.snapshot.types, decided, strict=True)) if self.in_hours else {}
+
+    def price_words(self, prices: Mapping[str, float]) -> str:
+        """What the GPUs of the job cost others by these prices, as a sentence; empty: nothing, or it is not known."""
+        waits_h = self.gpus * prices.get(self.gpu_type, 0.0)
+        return (
+            f" Others wait {waits_h:.2g} h for each hour that it holds these GPUs." if waits_h >= LEAST_WAIT_H else ""
+        )
 
     def has_room_for(self, row: JobRow, kind: str, gpus: int) -> bool:
         """Whether a gang of this size fits on the type's remaining GPUs, CPUs and memory."""
@@ -192,7 +210,8 @@ class WhatIf:
         plan = decide(snapshot, self.setting.policy, self.setting.parameters)
         name = str(row.id)
         position = snapshot.jobs.index(name) if name in snapshot.jobs else None
-        return PlannedRound(snapshot, plan, position, row in left_out.throttled, self.rows.nodes)
+        in_hours = prices_in_hours(self.setting.policy)
+        return PlannedRound(snapshot, plan, position, row in left_out.throttled, self.rows.nodes, in_hours)
 
     def anew(self, **columns: Any) -> JobRow:
         """The job as resubmitted, with these columns changed."""
@@ -236,6 +255,7 @@ def _another_type(what_if: WhatIf, as_it_is: PlannedRound) -> Iterator[ProposedC
         if planned.gpus:
             detail = (
                 f"If it also allowed {kind.name.upper()}, it would get {planned.words}.{_progress_lost(what_if.row)}"
+                f"{planned.price_words(as_it_is.prices)}"
             )
             yield ProposedChange(ChangeKind.ANOTHER_TYPE, detail, {"gpu_types": types}, planned.gpu_type, planned.gpus)
             return
@@ -259,6 +279,7 @@ def _fewer_gpus(what_if: WhatIf, as_it_is: PlannedRound) -> Iterator[ProposedCha
         if planned.gpus:
             least = f"at least {size} instead of {fewest}" if elastic else f"{size} instead of {fewest}"
             detail = f"If it asked for {least} {noun}, it would get {planned.words}.{_progress_lost(row)}"
+            detail += planned.price_words(as_it_is.prices)
             asked = {"min": size, "max": most} if elastic else size
             yield ProposedChange(ChangeKind.FEWER_GPUS, detail, {name: asked}, planned.gpu_type, planned.gpus)
             return
@@ -284,6 +305,7 @@ def _higher_weight(what_if: WhatIf, job: Job, as_it_is: PlannedRound) -> Iterato
                 detail += f" The team's limit is {limit:g}: only an administrator can set this weight."
             else:
                 detail += f" Members of team {job.team.name} may set up to {limit:g}, and should agree on it."
+            detail += planned.price_words(as_it_is.prices)
             changes = {"weight": weight}
             yield ProposedChange(
                 ChangeKind.HIGHER_WEIGHT,

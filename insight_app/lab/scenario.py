@@ -82,9 +82,15 @@ def with_node_changes(there: NodeGpus, changes: Mapping[str, int]) -> NodeGpus:
 def _changed(gpu_type: str, nodes: Sequence[int], change: int) -> Sequence[int]:
     if change < -len(nodes):
         raise NoSuchNodes(gpu_type, f"There are {len(nodes)} nodes of {gpu_type}: no more can be taken.")
-    ((usual, _),) = Counter(nodes).most_common(1)
+    usual = usual_gpus(nodes)
     of_usual_size_first = sorted(nodes, key=lambda gpus: gpus != usual)
     return [*nodes, *[usual] * change] if change > 0 else of_usual_size_first[-change:]
+
+
+def usual_gpus(nodes: Sequence[int]) -> int:
+    """GPUs of the most common node."""
+    ((usual, _),) = Counter(nodes).most_common(1)
+    return usual
 
 
 def cluster_words(nodes: NodeGpus) -> str:

@@ -16,6 +16,11 @@ class ForecastRun(models.Model):
     left_out = models.PositiveIntegerField(default=0, help_text="Jobs beyond those at the front that were played.")
     draws = models.PositiveIntegerField(default=0, help_text="Futures that were played.")
     message = models.CharField(max_length=500, blank=True, help_text="Why it failed; empty: it did not.")
+    planned = models.JSONField(
+        null=True,
+        help_text="Of the hours from its beginning on, by the plan over time: `ends_s` of intervals, and by GPU type "
+        "`prices` in hours that others wait per GPU-hour and `load` in GPUs. Null: the policy has no such plan.",
+    )
 
     class Meta:
         ordering = ("-started_at", "-pk")

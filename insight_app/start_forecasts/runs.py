@@ -13,9 +13,10 @@ from insight_app.models import ForecastRun, JobForecast
 from insight_app.own_process import run_manage, start_in_a_thread
 from insight_app.start_forecasts.deadlines import close_deadlines
 from insight_app.start_forecasts.forecast_store import close_outcomes, record_forecasts
+from insight_app.start_forecasts.planned import planned_hours
 from insight_app.start_forecasts.reading import read_forecast_input
 from jobs_app.models import Job
-from scheduler_app.models import Round
+from scheduler_app.models import PolicySetting, Round
 from scheduler_app.round.tick import round_turn
 
 log = logging.getLogger(__name__)
@@ -138,6 +139,8 @@ def _read_forecast_and_record(run: ForecastRun, now: datetime) -> None:
     close_deadlines(now)
     run.jobs, run.left_out, run.draws, run.message = 0, 0, 0, ""
     asked = read_forecast_input(now)
+    run.planned = planned_hours(asked, PolicySetting.objects.current())
+    run.save(update_fields=["planned"])  # pages show it before the futures are played
     found = None
     if asked.jobs:
         found = forecast(asked.present, asked.unknowns, asked.rounds, budget_s=BUDGET_S, seed=run.round)

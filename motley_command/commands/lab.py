@@ -13,7 +13,7 @@ from motley_client.responses import LabRun
 from motley_command.completion import policies as known_policies
 from motley_command.lab_assertions import Assertion
 from motley_command.lookup import connect
-from motley_command.tables.lab import lab_run_details, lab_runs_table, progress
+from motley_command.tables.lab import lab_run_details, lab_runs_table, node_savings_table, progress
 from motley_command.tables.policy_effects import applied_details, lab_preview_details
 from motley_command.team_limits import BUDGET_FORM, QUOTA_FORM, budgets_of, quotas_of
 from motley_command.terminal import Output, OutputOption, emit, now, sanitized, warn
@@ -122,6 +122,18 @@ def show(
         found = client.lab_run(number)
     emit(output, found, names=[str(number)], table=lambda: lab_run_details(found))
     raise typer.Exit(_is_refuted(found, asserted))
+
+
+@lab.command()
+def nodes(context: typer.Context, output: OutputOption = Output.TABLE) -> None:
+    """Show the waiting that one more node of each GPU type would save, and one less cost: by prices, and simulated.
+
+    The lab simulates it with: motley lab run --policy motley --nodes t4=1
+    """
+    with connect(context) as client:
+        found = client.node_savings()
+    names = [one["gpu_type"] for one in found["types"]]
+    emit(output, found, names=names, table=lambda: node_savings_table(found))
 
 
 @lab.command()

@@ -21,9 +21,9 @@ from motley_client.responses import (
     Graph,
     Job,
     JobDetail,
-    JobForecast,
     JobGpus,
     Plan,
+    PlannedForecast,
     PlanOption,
     QueueForecast,
     QueueOutlook,
@@ -334,6 +334,7 @@ def explanation(job: Job, answer: Explanation, *, now: datetime) -> RenderableTy
         *_waking(answer.get("waking", ()), now),
         ("CPUs and memory", answer.get("cpu_memory", "")),
         ("Measurement", answer.get("measurement", "")),
+        ("costs others", answer.get("others_wait", "")),
         *_remaining(answer.get("remaining")),
         ("placement", in_local_zone(placement["detail"]) if (placement := answer.get("placement")) else ""),
         *_checkpoints(answer.get("checkpoints"), forecast=answer.get("deadline")),
@@ -426,14 +427,24 @@ def plan_table(plan: Plan, *, now: datetime) -> RenderableType:
     return Group(drawn, *(Text(sanitized(in_local_zone(line))) for line in lines if line))
 
 
-def _outlook(found: JobForecast | None, now: datetime) -> str:
+def _outlook(found: PlannedForecast | None, now: datetime) -> str:
     """`Forecast: starts in about 4m (2m to 9m), done at 15:40 (15:10 to 16:30) CET.`, or why there is none."""
     if found is None:
         return ""
     if (coming := found["forecast"]) is None or coming["start"] is None:
         return f"No forecast: {found['why_none']}"
-    deadline = f" Its deadline is {met}." if (met := _in_time(coming)) else ""
-    return f"Forecast: starts {interval(coming['start'], now)}, done {by_clock(coming['finish'], now)}.{deadline}"
+    times = f"Forecast: starts {interval(coming['start'], now)}, done {by_clock(coming['finish'], now)}."
+    return f"{times} {_at_what_cost(found, coming)}".rstrip()
+
+
+def _at_what_cost(found: PlannedForecast, coming: QueueForecast) -> str:
+    """What is promised of its deadline, and what it costs others."""
+    if promise := found.get("promise"):
+        return promise
+    if met := _in_time(coming):
+        return f"Its deadline is {met}."
+    waits_h = found.get("others_wait_h")
+    return "" if waits_h is None else f"By the plan, others wait {waits_h:.2g} h for its GPUs."
 
 
 def gpus(job: Job) -> str:

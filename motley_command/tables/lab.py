@@ -1,14 +1,14 @@
 """Tables of runs of the policy lab."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from motley_client.responses import LabRun
-from motley_command.tables.format import Cell, age, hours, number, table
+from motley_client.responses import LabRun, NodeSaving, NodeSavings, SimulatedSaving
+from motley_command.tables.format import Cell, age, hours, number, table, text
 
 FIGURES = {
     "avg_jct_h": "MEAN JCT",
@@ -44,6 +44,35 @@ def lab_runs_table(runs: Iterable[LabRun], *, now: datetime) -> RenderableType:
         for run, since in ((run, age(run["created_at"], now)) for run in runs)
     ]
     return table(headings, rows, empty="There are no runs: start one with motley lab run --policy NAME.")
+
+
+NODE_HEADINGS = ("NODE", "GPUS", "PRICE", "ONE MORE SAVES", "SIMULATED", "ONE LESS COSTS", "SIMULATED")
+NODE_WORDS = """\
+PRICE: hours that others waited per GPU-hour, the mean of the last week. Hours of waiting are those of a week, added up
+over all jobs."""
+
+
+def node_savings_table(found: NodeSavings) -> RenderableType:
+    """A line for each GPU type, and what the figures are; or why there are none."""
+    if not found["types"]:
+        return text(found["why_none"])
+    return Group(table(NODE_HEADINGS, [_node_row(one) for one in found["types"]], empty=""), Text(""), Text(NODE_WORDS))
+
+
+def _node_row(one: NodeSaving) -> Sequence[Cell]:
+    return (
+        f"{one['node_gpus']} {one['gpu_type']}",
+        number(one["gpus"], "{}"),
+        number(one["price"], "{:.2f}"),
+        number(one["saved_h"], "{:.1f} h"),
+        _simulated(one["simulated_more"], 1),
+        number(one["cost_h"], "{:.1f} h"),
+        _simulated(one["simulated_less"], -1),
+    )
+
+
+def _simulated(saving: SimulatedSaving | None, sign: int) -> str:
+    return "-" if saving is None else f"{sign * saving['saved_h']:.1f} h (run {saving['lab_run']})"
 
 
 def progress(run: LabRun) -> str:

@@ -1,11 +1,16 @@
 """`motley lab`: runs of the policy lab, as the command asks for them and shows them."""
 
+from io import StringIO
 from pathlib import Path
+from typing import cast
 
 import pytest
+from rich.console import Console
 
 from insight_app.models import LabRun
 from motley_client import Client
+from motley_client.responses import NodeSavings
+from motley_client.tables.lab import node_savings_table
 from tests.live_service import Live
 from tests.motley_command import Motley
 
@@ -114,3 +119,29 @@ def test_limits_that_cannot_be_read_are_refused(motley: Motley, option: str, wor
 def test_nodes_that_cannot_be_read_are_refused(motley: Motley) -> None:
     refused = motley("lab", "run", "--policy", "fifo", "--nodes", "a100")
     assert (refused.exit_code, "write TYPE=NODES" in refused.stderr) == (2, True)
+
+
+def test_nodes_are_told_with_what_they_would_save(service: Live, motley: Motley) -> None:
+    service.lab.policy("fifo", round_s=60)
+    assert motley("lab", "nodes").stdout.startswith("Prices of the policy fifo are no hours of waiting")
+
+
+def test_a_line_of_a_node_has_prices_and_simulated_figures() -> None:
+    one = {"gpu_type": "t4", "gpus": 8, "node_gpus": 4, "price": 0.5, "saved_h": 40.0, "cost_h": None, "words": ""}
+    simulated = {"simulated_more": {"lab_run": 3, "saved_h": 38.0}, "simulated_less": None}
+    shown = StringIO()
+    found = {"since": None, "types": [one | simulated], "why_none": ""}
+    Console(file=shown, width=120).print(node_savings_table(cast("NodeSavings", found)))
+    assert shown.getvalue().splitlines()[1].split() == [
+        "4",
+        "t4",
+        "8",
+        "0.50",
+        "40.0",
+        "h",
+        "38.0",
+        "h",
+        "(run",
+        "3)",
+        "-",
+    ]

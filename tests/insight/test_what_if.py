@@ -1,13 +1,22 @@
 """What would start a waiting job: what is said is done, and the job starts."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from django.urls import reverse
 from rest_framework.test import APIClient
 
-from insight_app.explain.what_if import ChangeKind, ProposedChange, WouldStart, _at_whose_cost, what_would_start
+from insight_app.explain.what_if import (
+    ChangeKind,
+    PlannedRound,
+    ProposedChange,
+    WouldStart,
+    _at_whose_cost,
+    what_would_start,
+)
 from jobs_app.lifecycle.commands import cancel_job, change_job, hold_job
 from jobs_app.models import Job
 from jobs_app.submission.conversion import parse_change
@@ -222,3 +231,13 @@ def test_the_page_of_the_job_leads_to_it(full: Lab, waiting: Job, plain_static: 
     shown = client.get(address).content.decode()
     assert f"motley clone {waiting.pk} --gpu-type a100 --gpu-type t4" in shown
     assert f"motley clone {waiting.pk} --gpus 1" in shown
+
+
+def test_what_a_change_costs_others_is_told_by_the_prices_of_the_round() -> None:
+    """Prices of motley are hours that others wait per GPU-hour; those of other policies have other units."""
+    snapshot: Any = SimpleNamespace(types=("a100", "t4"), problem=SimpleNamespace(gpus=[2]), type_of=lambda _: "t4")
+    plan: Any = SimpleNamespace(decision=SimpleNamespace(prices=np.array([3.0, 0.7])), assignment=[0])
+    planned = PlannedRound(snapshot, plan, 0, False, [], in_hours=True)
+    assert planned.price_words(planned.prices) == " Others wait 1.4 h for each hour that it holds these GPUs."
+    assert planned.price_words({"t4": 0.0}) == ""
+    assert replace(planned, in_hours=False).prices == {}

@@ -96,7 +96,7 @@ def test_a_round_groups_waiting_jobs_by_reason_and_says_what_changed(crowded, me
     [
         (
             "motley",
-            "The shadow price is how many hours earlier jobs would end, added up, for each hour of one more GPU",
+            "The shadow price is in hours that others wait per GPU-hour: how many hours earlier jobs would end,",
         ),
         ("fifo", "The shadow price is how much one more GPU of the type would have improved the objective"),
         ("gone_since", "The shadow price is how much one more GPU of the type would have improved the objective"),

@@ -160,6 +160,7 @@ ROUTES: dict[str, Row] = {
     "GET /api/v1/report.csv": for_all(),
     "GET /api/v1/timeline": for_all(),
     "GET /api/v1/history": for_all(),
+    "GET /api/v1/lab/node-savings": for_all(),
     "GET /api/v1/lab/runs": for_all(),
     "POST /api/v1/lab/runs": Row(403, 201, 403, 201, 201, 201, body={"policies": ["fifo"]}),
     "GET /api/v1/lab/runs/{id}": OWN_TEAM,

@@ -63,10 +63,23 @@ class CloneQuery(serializers.Serializer[Any]):
     )
 
 
+class PlannedForecastAnswer(JobForecastAnswer):
+    """When a job would start and end, and what that costs others."""
+
+    others_wait_h = serializers.FloatField(
+        allow_null=True,
+        help_text="Hours that others wait for its fewest GPUs, from its start to its end, by the prices of the plan; "
+        "null: not known.",
+    )
+    promise = serializers.CharField(
+        help_text="What can be promised of its deadline, at what cost to others; empty: it has none, or none so near."
+    )
+
+
 class PlanWithForecast(PlanAnswer):
     """Plan of a job from a dry run; of an array, of each member, and the forecast of its first one."""
 
-    forecast = JobForecastAnswer(allow_null=True, help_text="Null unless requested with `forecast=true`.")
+    forecast = PlannedForecastAnswer(allow_null=True, help_text="Null unless requested with `forecast=true`.")
 
 
 class ExplainQuery(serializers.Serializer[Any]):

@@ -373,6 +373,10 @@ class Explanation(serializers.Serializer[Any]):
     measurement = serializers.CharField(
         allow_blank=True, help_text="Why the running attempt measures its rate where it runs; empty if it does not."
     )
+    others_wait = serializers.CharField(
+        allow_blank=True,
+        help_text="How long others wait for the GPUs that it holds; empty: it holds none, or it is not known.",
+    )
     round = serializers.IntegerField(allow_null=True)
     would_start = WouldStartAnswer(
         allow_null=True, help_text="What-if analysis; null unless requested with `would_start=true`."
@@ -410,6 +414,10 @@ class CostOption(serializers.Serializer[Any]):
     cost = serializers.FloatField(help_text="In `unit`.")
     preferred = serializers.BooleanField(help_text="Whether it is the fastest, as in `options` of the plan.")
     pareto_optimal = serializers.BooleanField(help_text=WHEN_PARETO_OPTIMAL)
+    others_wait_h = serializers.FloatField(
+        allow_null=True,
+        help_text="Hours that others wait for it by the prices of the plan, if it begins now; null: not known.",
+    )
 
 
 class CostAndTimeAnswer(serializers.Serializer[Any]):

@@ -1,5 +1,6 @@
 """REST: what ran on the GPUs, what is expected to, outages of nodes, and windows."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -12,6 +13,7 @@ from rest_framework.views import APIView
 
 from cluster_app.models import GpuType, Node
 from insight_app.timeline.outages import WHATS
+from insight_app.timeline.prices import TypePrice, read_prices
 from insight_app.timeline.reading import (
     ExpectedRun,
     JobName,
@@ -97,6 +99,17 @@ class TimelineWindow(serializers.Serializer[Any]):
     until = serializers.DateTimeField()
 
 
+class TypePriceAnswer(serializers.Serializer[Any]):
+    """Price of a GPU type over some time; past ones are means of some rounds."""
+
+    gpu_type = serializers.CharField()
+    since = serializers.DateTimeField()
+    until = serializers.DateTimeField()
+    price = serializers.FloatField(help_text="Hours that others wait per GPU-hour.")
+    planned = serializers.BooleanField(help_text="Whether it lies ahead, in the plan of the newest forecast.")
+    load = serializers.FloatField(allow_null=True, help_text="GPUs in use by the plan; null: it is past.")
+
+
 class TimelineAnswer(serializers.Serializer[Any]):
     since = serializers.DateTimeField()
     now = serializers.DateTimeField()
@@ -105,6 +118,7 @@ class TimelineAnswer(serializers.Serializer[Any]):
     expected = ExpectedAnswer(many=True, help_text="Jobs of other teams that wait are left out.")
     outages = OutageAnswer(many=True)
     windows = TimelineWindow(many=True, help_text="Maintenance of nodes and reservations of teams, by their begin.")
+    prices = TypePriceAnswer(many=True, help_text="By GPU type and time; empty if the policy has none in hours.")
 
 
 class TimelineView(APIView):
@@ -120,13 +134,14 @@ class TimelineView(APIView):
         gpu_type, frame = asked.get("gpu_type", ""), Frame.of(WINDOWS[asked["window"]], timezone.now())
         nodes = Node.objects.filter(gpu_type__name=gpu_type) if gpu_type else Node.objects.all()
         names = list(nodes.values_list("name", flat=True))
-        return Response(_answer(read_timeline(frame, Viewer.of(caller(request)), names, gpu_type)))
+        timeline = read_timeline(frame, Viewer.of(caller(request)), names, gpu_type)
+        return Response(_answer(timeline, read_prices(frame, gpu_type)))
 
 
 # As the serializers above say, but not by them: of ten thousand runs they would take a second.
 
 
-def _answer(timeline: Timeline) -> dict[str, Any]:
+def _answer(timeline: Timeline, prices: Sequence[TypePrice]) -> dict[str, Any]:
     nodes = nodes_of_runs(timeline.runs)
     return {
         "since": timeline.frame.since,
@@ -136,6 +151,7 @@ def _answer(timeline: Timeline) -> dict[str, Any]:
         "expected": [_expected(one) for one in timeline.expected],
         "outages": [outage._asdict() for outage in timeline.outages],
         "windows": [_window(window) for window in timeline.windows],
+        "prices": [one._asdict() for one in prices],
     }
 
 

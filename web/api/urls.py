@@ -18,6 +18,7 @@ from web.api.jobs import ExplainView
 from web.api.lab_applying import LabApplyView, LabPreviewView
 from web.api.logs import LogView
 from web.api.merged_log import MergedLogView
+from web.api.node_savings import NodeSavingsView
 from web.api.receipts import ReceiptView
 from web.api.report import ReportCsvView, ReportView
 from web.api.sessions import SessionView
@@ -49,6 +50,7 @@ urlpatterns = [
     path("energy", EnergyView.as_view(), name="energy-report"),
     path("timeline", TimelineView.as_view(), name="timeline-report"),
     path("history", HistoryView.as_view(), name="history-trace"),
+    path("lab/node-savings", NodeSavingsView.as_view(), name="lab-node-savings"),
     path("lab/runs/<int:pk>/preview", LabPreviewView.as_view(), name="lab-run-preview"),
     path("lab/runs/<int:pk>/apply", LabApplyView.as_view(), name="lab-run-apply"),
     path("teams/<str:name>/members", TeamMembersView.as_view(), name="team-members"),

@@ -69,7 +69,9 @@ def _places(options: Sequence[CostOption], unit: TimeUnit) -> dict[str, list[flo
 def _words(option: CostOption, unit: CostUnit, currency: str) -> str:
     """Hover text of a point."""
     cost = f"{option.cost:.3g} {currency if unit is CostUnit.PRICE else 'GPU-hours'}".strip()
-    return f"{option.gpus} {escape(option.gpu_type.upper())}<br>{format_duration(option.run_seconds)}<br>{escape(cost)}"
+    waits = "" if option.others_wait_h is None else f"<br>others wait {option.others_wait_h:.3g} h"
+    name = f"{option.gpus} {escape(option.gpu_type.upper())}"
+    return f"{name}<br>{format_duration(option.run_seconds)}<br>{escape(cost)}{waits}"
 
 
 def _layout(cost: CostUnit, unit: TimeUnit, currency: str) -> dict[str, Any]:

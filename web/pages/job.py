@@ -216,7 +216,8 @@ def _why(request: SignedInRequest, job: Job, attempts: Sequence[Attempt]) -> Con
     rows = compare_rates(explanation["rates_used"], current=current, prices=record.prices if record else {})
     placed = explanation["placement"]
     odds = f"{placed.detail.capitalize()}." if placed else ""
-    sentences = [explain_placement(rows), explanation["measurement"], explanation["cpu_memory"], odds]
+    about = ("measurement", "cpu_memory", "others_wait")
+    sentences = [explain_placement(rows), *(explanation[name] for name in about), odds]
     return {
         "outlook": explanation["outlook"],
         "held_types": read_gpu_holders(job, {rate["gpu_type"] for rate in explanation["rates_used"]}, request.user),

@@ -10,6 +10,7 @@ from django_htmx.http import HttpResponseClientRefresh
 
 from insight_app.errors import InvalidLabRun, LabRunHasEnded, TooManyLabRuns
 from insight_app.lab.applying import applied_from
+from insight_app.lab.node_savings import read_node_savings
 from insight_app.lab.requests import ask_for_run, cancel_run
 from insight_app.lab.scenario import read_node_gpus
 from insight_app.models import LabRun
@@ -45,7 +46,8 @@ def _asked(request: SignedInRequest, form: LabForm) -> LabRun | None:
 
 def _page(request: SignedInRequest, form: LabForm) -> HttpResponse:
     runs = LabRun.objects.visible_to(request.user).select_related("owner").defer("result")
-    return render(request, "pages/lab/index.html", {"form": form, **paginate(request, runs)})
+    context = {"form": form, "savings": read_node_savings(request.user, timezone.now()), **paginate(request, runs)}
+    return render(request, "pages/lab/index.html", context)
 
 
 @login_required

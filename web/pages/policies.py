@@ -12,6 +12,7 @@ from allocation.policies import POLICIES
 from insight_app.errors import TooManySolves
 from insight_app.explain.policy_preview import preview_policy
 from insight_app.explain.solve_slots import solve_slots
+from insight_app.lab.node_savings import read_node_savings
 from insight_app.models import PolicyGuard
 from insight_app.policy_effects.effects import BEFORE, read_restart_cost
 from scheduler_app.errors import ChangedSince, InvalidChoice
@@ -39,6 +40,7 @@ def policies(request: SignedInRequest) -> HttpResponse:
         "history": history,
         "guard": PolicyGuard.objects.current(),
         "cost": read_restart_cost(since, now),
+        "savings": read_node_savings(request.user, now),
         "before": (history[1] if len(history) > 1 else PolicySetting()) if history else None,
     }
     return render(request, "pages/policies.html", context)

@@ -18,10 +18,13 @@ from django.views.decorators.http import require_safe
 
 from cluster_app.models import GpuType, Node
 from insight_app.timeline.export import COLUMNS, export_rows
+from insight_app.timeline.prices import cheap_later, read_prices
 from insight_app.timeline.reading import Timeline, Viewer, nodes_of_runs, read_gpus, read_gpus_of_runs, read_timeline
 from insight_app.timeline.time_range import DEFAULT, WINDOWS, Frame, shortest_window
 from web.pages.base import SignedInRequest, unknown_value
 from web.pages.charts import Figure
+from web.pages.job_rows import read_colour_numbers
+from web.pages.price_chart import price_figure
 from web.pages.timeline_by_node import LinkOfWindow, rows_by_node
 from web.pages.timeline_chart import Chart, timeline_figure
 from web.pages.timeline_rows import jobs_in_order, rows_by_job, rows_by_team
@@ -88,7 +91,7 @@ def _context(asked: TimelineQuery, user: User, names: list[str]) -> dict[str, An
     pages = Paginator(names, NODES_PER_PAGE).get_page(asked.page)
     window, timeline = _read(asked, user, list(pages.object_list) if asked.by == "node" else [])
     chart, page = _chart(asked, timeline, pages, _windows_of(user))
-    table = timeline.runs[:ROWS_OF_TABLE]
+    table, prices = timeline.runs[:ROWS_OF_TABLE], read_prices(timeline.frame, asked.gpu_type)
     nodes = nodes_of_runs(table)
     return {
         "asked": asked,
@@ -99,6 +102,9 @@ def _context(asked: TimelineQuery, user: User, names: list[str]) -> dict[str, An
         "timeline": timeline,
         "figure": _script(timeline_figure(chart, timeline.frame)) if any(one.bars for one in chart.series) else "",
         "page": page,
+        "prices": prices,
+        "price_figure": price_figure(prices, timeline.frame, read_colour_numbers()) if prices else None,
+        "cheap_later": cheap_later(prices),
         "runs": [(run, nodes.get(run.pk, ())) for run in table],
         "expected": timeline.expected[:ROWS_OF_TABLE],
         "outages": timeline.outages[-ROWS_OF_TABLE:],

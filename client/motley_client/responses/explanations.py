@@ -2,7 +2,7 @@
 
 from typing import Any, NotRequired, TypedDict
 
-from motley_client.responses.forecasts import Interval, JobForecast
+from motley_client.responses.forecasts import Interval, PlannedForecast
 from motley_client.responses.jobs import Reason
 
 
@@ -135,6 +135,8 @@ class Explanation(TypedDict):
     """Why it has its CPUs and memory; empty unless the round has chosen them."""
     measurement: NotRequired[str]
     """Why it measures its rate where it runs; empty if it does not."""
+    others_wait: NotRequired[str]
+    """How long others wait for the GPUs that it holds; empty: it holds none, or it is not known."""
     round: int | None
     would_start: WouldStart | None
 
@@ -166,6 +168,7 @@ class CostOption(TypedDict):
     cost: float
     preferred: bool
     pareto_optimal: bool
+    others_wait_h: float | None
 
 
 class CostAndTime(TypedDict):
@@ -187,4 +190,4 @@ class Plan(TypedDict):
     options: list[PlanOption]
     note: str
     cost_and_time: NotRequired[CostAndTime]
-    forecast: NotRequired[JobForecast | None]
+    forecast: NotRequired[PlannedForecast | None]

@@ -40,6 +40,13 @@ class JobForecast(TypedDict):
     why_none: str
 
 
+class PlannedForecast(JobForecast):
+    """The forecast of a job that has not been submitted, and what it would cost others."""
+
+    others_wait_h: float | None
+    promise: str
+
+
 class StartStage(TypedDict):
     """A stage of a team's starts, of first ones or of restarts."""
 

@@ -27,6 +27,34 @@ class LabRun(TypedDict):
     result: NotRequired[dict[str, Any] | None]
 
 
+class SimulatedSaving(TypedDict):
+    """What a run of the policy lab found that changed only one node."""
+
+    lab_run: int
+    saved_h: float
+
+
+class NodeSaving(TypedDict):
+    """Waiting that one more node of a GPU type would save, and one less cost, in hours a week."""
+
+    gpu_type: str
+    gpus: int
+    node_gpus: int
+    price: float
+    """Hours that others waited per GPU-hour."""
+    saved_h: float
+    cost_h: float | None
+    simulated_more: SimulatedSaving | None
+    simulated_less: SimulatedSaving | None
+    words: str
+
+
+class NodeSavings(TypedDict):
+    since: str | None
+    types: list[NodeSaving]
+    why_none: str
+
+
 class Decision(TypedDict):
     """Decision of a round on one job; without `gpu_type` the job waits."""
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 from motley_client.connection import Connection, url_path, without_empty
-from motley_client.responses import AppliedPolicy, LabPolicyPreview, LabRun
+from motley_client.responses import AppliedPolicy, LabPolicyPreview, LabRun, NodeSavings
 
 
 class LabRoutes(Connection):
@@ -41,6 +41,10 @@ class LabRoutes(Connection):
     def lab_run(self, number: int) -> LabRun:
         """One run of the policy lab, with its result once it is done."""
         return cast("LabRun", self._json("GET", url_path("lab", "runs", number)))
+
+    def node_savings(self) -> NodeSavings:
+        """Waiting that one more node of each GPU type would save, and one less cost, by prices and as simulated."""
+        return cast("NodeSavings", self._json("GET", "lab/node-savings"))
 
     def cancel_lab_run(self, number: int) -> LabRun:
         return cast("LabRun", self._json("POST", url_path("lab", "runs", number, "cancel")))

@@ -1,0 +1,1 @@
+"""Prices of GPUs in hours that others wait per GPU-hour: those of past rounds, and planned ones."""
