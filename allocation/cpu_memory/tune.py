@@ -5,10 +5,10 @@ from typing import Self
 
 import numpy as np
 
+from allocation.demands import MIB_PER_GIB
 from allocation.types import Bools, Floats, Ints
 
 ROUNDING = 1e-6
-MIB_PER_GIB = 1024
 UNITS = np.array([1, MIB_PER_GIB])
 """CPUs and MiB, in which floors are whole, in CPUs and GiB."""
 

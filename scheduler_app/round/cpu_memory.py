@@ -1,22 +1,18 @@
 """CPUs and memory of a round's attempts by Synergy-TUNE, on the GPUs that its plan gives them.
 
-What CPUs gain a job is what it declares, else what was measured of its workload; only `read_cpu_curves` reads.
+What CPUs gain a job is what it declares, else what was measured of its workload. Pure.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
-from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
 import numpy as np
-from django.utils import timezone
 
-from allocation.cpu_memory.sensitivity import CPUS, MEMORY, Storage, best_case_demand, sensitivity_of_curve
+from allocation.cpu_memory.sensitivity import CPUS, MEMORY
 from allocation.cpu_memory.tune import (
-    MIB_PER_GIB,
     ROUNDING,
     UNITS,
     Shares,
@@ -26,23 +22,17 @@ from allocation.cpu_memory.tune import (
     raise_shares,
     tune,
 )
+from allocation.demands import MIB_PER_GIB
 from allocation.plan_round import Plan
 from allocation.types import Bools, Floats, Ints
-from estimation.cpu_curve import CpuSample, cpu_curve, with_next_trial
-from jobs_app.models import Attempt, CpuRate
-from scheduler_app.round.inputs import AttemptRow, DeclaredSensitivity, InputRows, JobRow
+from jobs_app.models import Attempt
+from scheduler_app.round.demands import LEAST, best_amount, capacity_of_nodes, gpus_of_nodes, storage_of
+from scheduler_app.round.inputs import AttemptRow, DeclaredSensitivity, Gang, InputRows, JobRow, MeasuredCurve
 from scheduler_app.round.snapshot import Snapshot
 
-MIB = 2**20
-DEMANDS = 10_000
-"""Best-case demands that are remembered from round to round."""
-FORGOTTEN_AFTER = timedelta(days=30)
-"""A rate to which no report came for so long counts no more: the program may have changed, or the trial gone badly."""
 How = Attempt.CpuMemory
 HEADROOM = 1.1
 """Of the memory that a job was measured to hold: it is sampled."""
-LEAST = np.array([1.0, 0.0])
-"""CPUs and GiB per GPU that are given at least: attempts have whole CPUs, and 0 is no choice."""
 
 
 class CpuMemory(NamedTuple):
@@ -97,43 +87,6 @@ class CpuMemoryShares:
 
 
 AS_JOBS_ASKED = CpuMemoryShares()
-
-
-class Gang(NamedTuple):
-    """A workload on GPUs of one type."""
-
-    team_id: int
-    workload: str
-    gpu_type_id: int
-    gpus: int
-    nodes: int
-
-
-class MeasuredCurve(NamedTuple):
-    """Measured rates of a workload by CPUs per GPU, and the most CPUs that were tried."""
-
-    sensitivity: DeclaredSensitivity
-    most_tried: int
-    """CPUs per GPU."""
-
-
-CpuCurves = Mapping[Gang, MeasuredCurve]
-
-
-def read_cpu_curves(workloads: Collection[tuple[int, str]]) -> dict[Gang, MeasuredCurve]:
-    """The curves of these workloads (team and name), each of one gang, without rates that are too old."""
-    samples = defaultdict[Gang, list[CpuSample]](list)
-    columns = (*Gang._fields, "cpus_per_gpu", "batch_size", "steps_per_second", "reports")
-    teams, names = {team for team, _ in workloads}, {name for _, name in workloads}
-    fresh = CpuRate.objects.filter(updated_at__gt=timezone.now() - FORGOTTEN_AFTER)
-    for row in fresh.filter(team__in=teams, workload__in=names).values_list(*columns):
-        samples[Gang._make(row[:5])].append(CpuSample(*row[5:]))
-    curves = {gang: cpu_curve(of_gang) for gang, of_gang in samples.items()}
-    return {
-        gang: MeasuredCurve(DeclaredSensitivity(tuple(with_next_trial(curve).items()), None), max(curve))
-        for gang, curve in curves.items()
-        if curve
-    }
 
 
 @dataclass(frozen=True)
@@ -200,7 +153,7 @@ class Occupant:
 
 
 def share_cpus_and_memory(
-    rows: InputRows, snapshot: Snapshot, plan: Plan, *, starting: Collection[int], curves: CpuCurves
+    rows: InputRows, snapshot: Snapshot, plan: Plan, *, starting: Collection[int]
 ) -> CpuMemoryShares:
     """Tune the shares of rows that start, lower those of running jobs where others need their floor, and raise those
     that were lowered where others have left. Pure.
@@ -208,9 +161,7 @@ def share_cpus_and_memory(
     Tuned are nodes on which a row starts or attempts have more than there is, and the jobs on them; what these have
     elsewhere is not raised in the same round.
     """
-    there = [
-        one for one in _occupants(rows, snapshot, plan, starting, curves) if all(rows.nodes[v].tunes for v in one.gpus)
-    ]
+    there = [one for one in _occupants(rows, snapshot, plan, starting) if all(rows.nodes[v].tunes for v in one.gpus)]
     overdrawn = _overdrawn(there, rows)
     nodes = sorted(overdrawn.union(*(one.gpus for one in there if one.row >= 0)))
     raised = dict(_raised(there, rows, nodes))
@@ -233,9 +184,9 @@ def _raised(jobs: Sequence[Occupant], rows: InputRows, tuned: Sequence[int]) -> 
     beside = [one for one in jobs if not one.gpus.keys().isdisjoint(nodes)]
     if not lowered:
         return
-    capacity = _capacity(rows)[nodes]
+    capacity = capacity_of_nodes(rows)[nodes]
     gpus = _placed(beside, nodes)
-    share = floors(gpus, np.array([one.given for one in beside]), capacity, _gpus_of_nodes(rows)[nodes])
+    share = floors(gpus, np.array([one.given for one in beside]), capacity, gpus_of_nodes(rows)[nodes])
     wish = np.array([_raised_amount(one, has, tuned) for one, has in zip(beside, share, strict=True)])
     order = [i for i in largest_demand_first(gpus.sum(axis=1), wish).tolist() if np.any(wish[i] > share[i])]
     gets = raise_shares(gpus, share, wish, capacity - gpus.T @ share, np.array(order, dtype=np.int64))
@@ -256,7 +207,7 @@ def _raised_amount(one: Occupant, has: Floats, tuned: Sequence[int]) -> Floats:
 
 def _shares(jobs: Sequence[Occupant], rows: InputRows, nodes: Sequence[int]) -> Shares:
     """Synergy-TUNE on these nodes."""
-    gpus, capacity, node_gpus = _placed(jobs, nodes), _capacity(rows)[nodes], _gpus_of_nodes(rows)[nodes]
+    gpus, capacity, node_gpus = _placed(jobs, nodes), capacity_of_nodes(rows)[nodes], gpus_of_nodes(rows)[nodes]
     fixed = np.array([one.fixed for one in jobs])
     floor = np.maximum(_floors(jobs, gpus, fixed, capacity, node_gpus), np.where(fixed > 0, 0, LEAST))
     most = largest_amounts(gpus, capacity)
@@ -275,14 +226,12 @@ def _floors(jobs: Sequence[Occupant], gpus: Ints, fixed: Floats, capacity: Float
     return least
 
 
-def _occupants(
-    rows: InputRows, snapshot: Snapshot, plan: Plan, starting: Collection[int], curves: CpuCurves
-) -> Iterator[Occupant]:
+def _occupants(rows: InputRows, snapshot: Snapshot, plan: Plan, starting: Collection[int]) -> Iterator[Occupant]:
     """Rows that the plan gives GPUs, and attempts that hold or wait for other GPUs.
 
     An attempt that stops, or that the plan stops, holds what it has until it is gone.
     """
-    place = {node.id: index for index, node in enumerate(rows.nodes)}
+    place, curves = {node.id: index for index, node in enumerate(rows.nodes)}, rows.cpu_curves or {}
     jobs = {str(job.id): job for job in rows.jobs}
     owner = {gpu: row for gpu, row in zip(snapshot.gpus, plan.owner.tolist(), strict=True) if row >= 0}
     planned, others = defaultdict[int, Counter[int]](Counter), defaultdict[int, Counter[int]](Counter)
@@ -313,7 +262,7 @@ def _overdrawn(jobs: Iterable[Occupant], rows: InputRows) -> set[int]:
     node, count, *amount = np.array(held, dtype=float).reshape(-1, 4).T
     given = np.zeros((len(rows.nodes), 2))
     np.add.at(given, node.astype(np.int64), (count * amount).T)
-    return set(np.flatnonzero(np.any(given > _capacity(rows) + ROUNDING, axis=1)).tolist())
+    return set(np.flatnonzero(np.any(given > capacity_of_nodes(rows) + ROUNDING, axis=1)).tolist())
 
 
 def _placed(jobs: Sequence[Occupant], nodes: Sequence[int]) -> Ints:
@@ -326,38 +275,15 @@ def _placed(jobs: Sequence[Occupant], nodes: Sequence[int]) -> Ints:
     return gpus
 
 
-def _capacity(rows: InputRows) -> Floats:
-    """CPUs and GiB (N, 2) of each node."""
-    return np.array([(node.cpus, node.memory_mib / MIB_PER_GIB) for node in rows.nodes], dtype=float).reshape(-1, 2)
-
-
-def _gpus_of_nodes(rows: InputRows) -> Ints:
-    count = Counter(gpu.node_id for gpu in rows.gpus)
-    return np.array([count[node.id] for node in rows.nodes], dtype=np.int64)
-
-
 def _demand(one: Occupant, rows: InputRows, floor: Floats, most: Floats) -> Floats:
     """Demand (2,) per GPU: what an attempt has, what is best for a job that starts, else the floor."""
     if one.attempt is not None:
         return np.where((one.shared > 0) & (one.fixed == 0), one.shared, floor)
     if one.sensitivity is None:
         return floor
-    bandwidth = min(rows.nodes[v].storage_mib_s or 0 for v in one.gpus)
-    storage = Storage(bandwidth * MIB, max(one.gpus.values())) if bandwidth else None
-    limit = np.where(one.fixed > 0, floor, most)
-    best = _best_case(one.sensitivity, tuple(floor.tolist()), tuple(limit.tolist()), storage)
+    storage = storage_of([rows.nodes[v] for v in one.gpus], max(one.gpus.values()))
+    best = best_amount(one.sensitivity, floor, np.where(one.fixed > 0, floor, most), storage)
     return np.where(one.fixed > 0, floor, best)
-
-
-@lru_cache(DEMANDS)
-def _best_case(
-    known: DeclaredSensitivity, floor: tuple[float, ...], most: tuple[float, ...], storage: Storage | None
-) -> tuple[float, ...]:
-    """Best-case demand in whole CPUs and MiB; thousands of jobs declare the same."""
-    least = np.array(floor)
-    sensitivity = sensitivity_of_curve(dict(known.curve), least, known.data, storage, most=np.array(most))
-    best = np.minimum(np.ceil(best_case_demand(sensitivity, least) * UNITS) / UNITS, np.maximum(most, least))
-    return tuple(best.tolist())
 
 
 def _runs(jobs: Sequence[Occupant]) -> Bools:

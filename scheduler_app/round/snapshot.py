@@ -1,7 +1,7 @@
 """Snapshot of a round: the input rows as arrays, with the primary keys behind them. Built without queries."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -14,6 +14,7 @@ import numpy as np
 
 from accounting_app.durations.duration_history import history_of
 from allocation.configurations import Configurations
+from allocation.demands import Demands
 from allocation.inventory import Inventory
 from allocation.problem import LEAST_WEIGHT, Problem, isolated_rate, normaliser
 from allocation.quotas import Quotas
@@ -25,7 +26,8 @@ from estimation.rate_evidence import Evidence
 from scheduler_app.models import SetAside
 from scheduler_app.round.arrays import array_tasks, sampled_durations
 from scheduler_app.round.candidate_jobs import InService, gpus_in_service, queue_of
-from scheduler_app.round.inputs import GpuRow, InputRows, JobRow
+from scheduler_app.round.demands import demands_of
+from scheduler_app.round.inputs import InputRows, JobRow
 from scheduler_app.round.job_options import (
     JobOptions,
     Timing,
@@ -139,15 +141,17 @@ def build_snapshot(
         return build_snapshot(rows, timing, pinned=pinned | misfits)
     options = all_options.of(able)
     problem, durations = _problem(rows, service, offered, options, timing)
+    attempts = [service.attempt_of.get(job.id) for job in options.jobs]
+    demands = demands_of(rows, options.jobs, attempts, offered, options.rate)
     snapshot = Snapshot(
         jobs=tuple(str(job.id) for job in options.jobs),
-        attempts=tuple(a.id if (a := service.attempt_of.get(job.id)) else 0 for job in options.jobs),
+        attempts=tuple(attempt.id if attempt else 0 for attempt in attempts),
         types=tuple(row.name for row in rows.types),
         nodes=tuple(node.name for node in rows.nodes),
         gpus=tuple(gpu.id for gpu in service.gpus),
         round_s=timing.round_s,
         problem=problem,
-        inventory=_inventory(rows, service, options.jobs),
+        inventory=_inventory(rows, service, options.jobs, demands),
         quotas=replace(_quotas(rows, options.jobs), by_type=type_quotas(rows, options.jobs)),
         source=options.source,
         evidence=options.evidence,
@@ -283,7 +287,7 @@ def _received(rows: InputRows, jobs: Sequence[JobRow], timing: Timing) -> Floats
     return received
 
 
-def _inventory(rows: InputRows, service: InService, jobs: Sequence[JobRow]) -> Inventory:
+def _inventory(rows: InputRows, service: InService, jobs: Sequence[JobRow], demands: Demands | None) -> Inventory:
     row_of = {service.attempt_of[job.id].id: i for i, job in enumerate(jobs) if job.id in service.attempt_of}
     node_index = {node.id: index for index, node in enumerate(rows.nodes)}
     type_index = {row.id: j for j, row in enumerate(rows.types)}
@@ -293,8 +297,8 @@ def _inventory(rows: InputRows, service: InService, jobs: Sequence[JobRow]) -> I
         node_type=np.array([type_index[node.gpu_type_id] for node in rows.nodes], dtype=np.int64),
         holder=np.array([row_of.get(owner, -1) for owner in service.owner], dtype=np.int64),
         releasing=np.array(service.releasing, dtype=np.bool_),
-        node_cpus=np.array(cpus, dtype=float),
-        node_memory_mib=np.array(memory_mib, dtype=float),
+        node_cpus=cpus,
+        node_memory_mib=memory_mib,
         cpus_per_gpu=np.array([job.cpus_per_gpu for job in jobs], dtype=float),
         memory_per_gpu_mib=np.array([job.memory_per_gpu_mib for job in jobs], dtype=float),
         uneven=np.array([job.uneven_gang for job in jobs], dtype=np.bool_),
@@ -302,6 +306,8 @@ def _inventory(rows: InputRows, service: InService, jobs: Sequence[JobRow]) -> I
         node_loss_rate=_loss_rates(rows),
         gpu_slower_by=_slower_by(rows, service),
         node_price=_node_prices(rows),
+        node_least=_booked_at_least(rows),
+        demands=demands,
         **_node_sets(rows, jobs),
     )
 
@@ -322,6 +328,12 @@ def _slower_by(rows: InputRows, service: InService) -> Floats | None:
     chosen_here = {node.id for node in rows.nodes if node.tunes}
     slower = [gpu.slower_by if gpu.node_id in chosen_here else 0.0 for gpu in service.gpus]
     return np.array(slower) if any(slower) else None
+
+
+def _booked_at_least(rows: InputRows) -> Floats | None:
+    """CPUs and MiB (N, 2) that the engine of each node books for a GPU at least; None where none books any."""
+    least = [(node.least_cpus_per_gpu, node.least_memory_per_gpu_mib) for node in rows.nodes]
+    return np.array(least, dtype=float) if any(any(both) for both in least) else None
 
 
 def _node_prices(rows: InputRows) -> Floats | None:
@@ -351,35 +363,48 @@ def _node_sets(rows: InputRows, jobs: Sequence[JobRow]) -> dict[str, Any]:
     return {"node_set": node_set, "node_sets": np.array(sets, dtype=np.bool_)}
 
 
-def _left_for_rows(rows: InputRows, service: InService) -> tuple[list[int], list[int]]:
-    """CPUs and MiB of each node that this round may allocate.
+def _left_for_rows(rows: InputRows, service: InService) -> tuple[Floats, Floats]:
+    """CPUs and MiB (N,) of each node that this round may allocate.
 
-    Those that jobs outside Motley use are not among them, nor those of attempts that keep their GPUs. What an attempt
-    holds stays with it, whatever is said of others.
+    Those that jobs outside Motley use are not among them, nor those of attempts that keep their GPUs, nor what engines
+    booked for attempts beyond what their jobs ask for. What an attempt holds stays with it, whatever is said of others.
     """
-    in_service = {gpu.id for gpu in service.gpus}
-    shared = {node.id for node in rows.nodes if node.foreign_cpus or node.foreign_memory_mib}
-    cpus_kept, memory_kept = _beside(rows, [gpu for gpu in rows.gpus if gpu.id not in in_service])
-    cpus_held, memory_held = _beside(rows, [gpu for gpu in rows.gpus if gpu.node_id in shared])
-    return (
-        [max(node.cpus - node.foreign_cpus, cpus_held[node.id]) - cpus_kept[node.id] for node in rows.nodes],
-        [
-            max(node.memory_mib - node.foreign_memory_mib, memory_held[node.id]) - memory_kept[node.id]
-            for node in rows.nodes
-        ],
+    capacity = np.array([(node.cpus, node.memory_mib) for node in rows.nodes], dtype=float).reshape(-1, 2)
+    foreign = np.array([(node.foreign_cpus, node.foreign_memory_mib) for node in rows.nodes], dtype=float).reshape(
+        -1, 2
     )
+    held, kept, beyond = (np.zeros_like(capacity) for _ in range(3))
+    booked = list(_booked(rows, {gpu.id for gpu in service.gpus}))
+    nodes, keeps = np.array([(v, keep) for v, keep, _, _ in booked], dtype=np.int64).reshape(-1, 2).T
+    asked, given = (np.array([one[side] for one in booked], dtype=float).reshape(-1, 2) for side in (2, 3))
+    np.add.at(held, nodes, given)
+    np.add.at(kept, nodes, keeps[:, None] * given)
+    np.add.at(beyond, nodes, (1 - keeps)[:, None] * (given - asked))
+    shared = foreign.sum(axis=1, keepdims=True) > 0
+    left = np.where(shared, np.maximum(capacity - foreign, held), capacity) - kept - beyond
+    return left[:, 0], left[:, 1]
 
 
-def _beside(rows: InputRows, gpus: Iterable[GpuRow]) -> tuple[Counter[int], Counter[int]]:
-    """CPUs and MiB of memory per node that attempts have beside these GPUs."""
-    jobs = {job.id: job for job in rows.jobs}
-    cpus, memory_mib = Counter[int](), Counter[int]()
-    for gpu in gpus:
+def _booked(
+    rows: InputRows, in_service: Collection[int]
+) -> Iterator[tuple[int, bool, tuple[int, int], tuple[int, int]]]:
+    """Of each GPU that an attempt holds: its node, whether it keeps it, and what is asked and booked: CPUs and MiB.
+
+    Only those that the attempt keeps, and those of nodes that jobs outside Motley use or that book.
+    """
+    jobs, place = {job.id: job for job in rows.jobs}, {node.id: v for v, node in enumerate(rows.nodes)}
+    for gpu in rows.gpus:
+        node, keeps = rows.nodes[place[gpu.node_id]], gpu.id not in in_service
+        books = node.least_cpus_per_gpu > 0
         attempt = rows.attempts.get(rows.holders.get(gpu.id, 0))
-        if job := jobs.get(attempt.job_id) if attempt else None:
-            cpus[gpu.node_id] += job.cpus_per_gpu
-            memory_mib[gpu.node_id] += job.memory_per_gpu_mib
-    return cpus, memory_mib
+        if attempt is None or attempt.job_id not in jobs:
+            continue
+        if keeps or books or node.foreign_cpus or node.foreign_memory_mib:
+            job = jobs[attempt.job_id]
+            cpus = max(job.cpus_per_gpu, node.least_cpus_per_gpu)
+            memory_mib = max(job.memory_per_gpu_mib, node.least_memory_per_gpu_mib)
+            given = max(cpus, attempt.cpus_per_gpu), max(memory_mib, attempt.memory_per_gpu_mib)
+            yield place[gpu.node_id], keeps, (cpus, memory_mib), given if books else (cpus, memory_mib)
 
 
 def _quotas(rows: InputRows, jobs: Sequence[JobRow]) -> Quotas:

@@ -14,15 +14,17 @@ from django.test import Client
 from django.urls import reverse
 from rest_framework.test import APIClient
 
-from cluster_app.models import Engine, Node
+from cluster_app.models import Engine, Gpu, Node
 from insight_app.explain.decisions import explain_job
+from insight_app.explain.policy_preview import preview_policy
 from jobs_app.measurement.progress_reports import ProgressDelta, note_progress
 from jobs_app.models import Attempt, CpuRate, Job
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.policy.settings import choose_policy
-from scheduler_app.round.cpu_memory import FORGOTTEN_AFTER
 from scheduler_app.round.dispatch import note_told_shares
+from scheduler_app.round.inputs.cpu_curves import FORGOTTEN_AFTER
 from scheduler_app.round.lease import acquire_lease, open_round
+from scheduler_app.round.replay import replay_round
 from scheduler_app.round.run_round import cpu_memory_shares, decide, run_round, take_snapshot
 from tests.engines.stand_in_cgroup import StandInCgroup
 from tests.scheduler.decided_round import Decided
@@ -68,6 +70,56 @@ def test_a_job_gets_the_cpus_that_another_does_not_need(tuned: Lab) -> None:
 def test_a_job_that_declares_nothing_has_its_proportional_share_of_cpus(tuned: Lab) -> None:
     (job,) = placed(tuned, {})
     assert share_of(tuned, job) == (3, 0, How.PROPORTIONAL)
+
+
+def two_nodes(lab: Lab) -> None:
+    """A second node as the first, both with 2 GPUs and 6 CPUs."""
+    lab.node("n2", gpus=2, cpus=6, memory_gib=64)
+    Node.objects.filter(name="n1").update(cpus=6)
+    Gpu.objects.filter(node__name="n1", index__gte=2).delete()
+
+
+HUNGRY_OF_TWO = {"sensitivity": {"cpu_curve": {1: 0.3, 3: 1.0, 5: 1.6}}}
+
+
+def test_a_hungry_job_is_placed_beside_a_modest_one(tuned: Lab) -> None:
+    """By their GPUs alone both hungry ones were on the first node, with three CPUs each."""
+    two_nodes(tuned)
+    jobs = placed(tuned, HUNGRY_OF_TWO, HUNGRY_OF_TWO, {"sensitivity": MODEST}, {"sensitivity": MODEST})
+    assert [share_of(tuned, job) for job in jobs] == [(5, 0, How.TUNED)] * 2 + [(1, 0, How.TUNED)] * 2
+    assert {tuned.attempts(job)[0].nodes[0] for job in jobs[:2]} == {"n1", "n2"}
+
+
+def test_what_runs_counts_with_what_it_was_launched_with_though_it_was_lowered(tuned: Lab) -> None:
+    """Where it is lowered no more may start if others have room: it is to have its CPUs again."""
+    two_nodes(tuned)
+    (first,) = placed(tuned, HUNGRY_OF_TWO)
+    Attempt.objects.update(cpus_per_gpu=3, told_cpus_per_gpu=5, cpu_memory=How.REVERTED)
+    (second,) = placed(tuned, {})
+    assert tuned.attempts(first)[0].nodes != tuned.attempts(second)[0].nodes
+
+
+def test_a_measured_workload_is_placed_by_its_curve(tuned: Lab) -> None:
+    shares_while_measured(tuned, {3: 1.0, 6: 1.8, 12: 1.85}, jobs=3)
+    two_nodes(tuned)
+    Node.objects.update(cpus=8)
+    measured, other, third = placed(tuned, {"workload": "hungry"}, {"workload": "hungry"}, {"sensitivity": MODEST})
+    assert [share_of(tuned, job)[0] for job in (measured, other, third)] == [6, 6, 1]
+
+
+def test_a_round_that_places_by_demands_is_replayed(tuned: Lab) -> None:
+    two_nodes(tuned)
+    placed(tuned, HUNGRY_OF_TWO, HUNGRY_OF_TWO, {"sensitivity": MODEST})
+    archived, _, same = replay_round(Round.objects.latest_committed().number)
+    assert same
+    assert archived.snapshot.inventory.demands is not None
+
+
+def test_a_preview_places_by_demands_where_its_setting_tunes(tuned: Lab) -> None:
+    choose_policy(PolicySetting(policy="fifo", cpu_memory="proportional", round_length_s=1), actor=None)
+    tuned.submit(sensitivity=HUNGRY)
+    preview = preview_policy(PolicySetting(policy="fifo", cpu_memory="tune", round_length_s=1), tuned.now)
+    assert sum(preview.chosen.values()) == 1
 
 
 def test_where_all_are_hungry_all_have_their_proportional_share(tuned: Lab) -> None:
@@ -198,7 +250,7 @@ def test_a_job_that_the_plan_stops_has_its_cpus_until_it_is_gone(tuned: Lab) -> 
     plan = decide(snapshot, setting.policy, setting.parameters)
     row = snapshot.jobs.index(str(second.pk))
     stopping = replace(plan, owner=np.where(plan.owner == row, row, -1))
-    shares = cpu_memory_shares(setting, rows, snapshot, stopping)
+    shares = cpu_memory_shares(rows, snapshot, stopping)
     assert shares.starting[row] == (3, 0, How.REVERTED)
     assert [one.share for one in shares.lowered.values()] == [(3, 0, How.REVERTED)]
 

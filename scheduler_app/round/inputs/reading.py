@@ -14,6 +14,7 @@ from accounting_app.durations.stage_history import read_stage_ratios
 from accounting_app.fairness.budgets import TeamBudget, read_budgets, used_up
 from accounting_app.models import TeamBacklog
 from cluster_app.models import Engine, Gpu, GpuType, Node, NodeEvent
+from cluster_app.models.engine import booked_per_gpu
 from cluster_app.storage import OF_ENGINE, StoragePaths, missing_storage, offers
 from jobs_app.models import Attempt, GpuClaim, Job, JobDependency, JobEvent, Team, TeamQuota
 from jobs_app.models.job import JobQuerySet
@@ -76,8 +77,8 @@ def read_input_rows(shares_since: datetime, now: datetime, *, begin_by: datetime
 
 def _nodes() -> list[NodeRow]:
     usable = set(Node.objects.schedulable().values_list("pk", flat=True))
-    of_others = ("engine__name", "gpu_type__name", "containers", *OF_ENGINE)
-    rows = Node.objects.order_by("name").values_list(*NodeRow._fields[:-4], *of_others)
+    of_others = ("engine__options", "engine__name", "gpu_type__name", "containers", *OF_ENGINE)
+    rows = Node.objects.order_by("name").values_list(*NodeRow._fields[:-6], *of_others)
     paths, missing = StoragePaths.read(), missing_storage()
     return [
         NodeRow._make(
@@ -88,9 +89,10 @@ def _nodes() -> list[NodeRow]:
                 | offers(containers, of_engine, trusted=trusted),
                 frozenset(paths.on(engine, kind)) & missing.get(row[0], frozenset()),
                 of_engine != Engine.Kind.SLURM,
+                *booked_per_gpu(of_engine, options),
             ]
         )
-        for *row, engine, kind, containers, of_engine, trusted in rows
+        for *row, options, engine, kind, containers, of_engine, trusted in rows
     ]
 
 
