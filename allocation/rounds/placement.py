@@ -184,7 +184,22 @@ class _Placement:
         lone = (uses.sum(axis=0) == 1).all()
         of_types = [rows[of_type] for of_type in uses if of_type.any()] if lone else [rows]
         by_order = [some for of_type in of_types for some in self._by_order(of_type)]
-        return by_order if self.demands is None else [alike for some in by_order for alike in self.demands.alike(some)]
+        return [alike for some in by_order for alike in self._by_demand(some)]
+
+    def _by_demand(self, rows: Ints) -> list[Ints]:
+        """Split rows by demand, the largest first; where CPUs may be too few for some, one by one, as they came."""
+        if self.demands is None:
+            return [rows]
+        return self.demands.alike(rows) if self._is_ample(rows) else [rows[i : i + 1] for i in range(rows.size)]
+
+    def _is_ample(self, rows: Ints) -> bool:
+        """Whether none of these rows asks for CPUs or memory, and what engines book is there for each GPU."""
+        if self.inventory.cpus_per_gpu[rows].any() or self.inventory.memory_per_gpu_mib[rows].any():
+            return False
+        if self.inventory.node_least is None:
+            return True
+        left = np.column_stack([self.cpus, self.memory_mib])
+        return bool((left >= self.free[:, None] * self.inventory.node_least).all())
 
     def _by_order(self, rows: Ints) -> list[Ints]:
         """Split rows by the nodes that they prefer."""

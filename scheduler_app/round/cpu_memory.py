@@ -17,16 +17,25 @@ from allocation.cpu_memory.tune import (
     UNITS,
     Shares,
     floors,
+    floors_of,
     largest_amounts,
     largest_demand_first,
     raise_shares,
+    shares_left,
     tune,
 )
 from allocation.demands import MIB_PER_GIB
 from allocation.plan_round import Plan
 from allocation.types import Bools, Floats, Ints
 from jobs_app.models import Attempt
-from scheduler_app.round.demands import LEAST, best_amount, capacity_of_nodes, gpus_of_nodes, storage_of
+from scheduler_app.round.demands import (
+    LEAST,
+    best_amount,
+    capacity_of_nodes,
+    gpus_of_nodes,
+    least_amounts,
+    storage_of,
+)
 from scheduler_app.round.inputs import AttemptRow, DeclaredSensitivity, Gang, InputRows, JobRow, MeasuredCurve
 from scheduler_app.round.snapshot import Snapshot
 
@@ -161,16 +170,56 @@ def share_cpus_and_memory(
     Tuned are nodes on which a row starts or attempts have more than there is, and the jobs on them; what these have
     elsewhere is not raised in the same round.
     """
-    there = [one for one in _occupants(rows, snapshot, plan, starting) if all(rows.nodes[v].tunes for v in one.gpus)]
+    occupants = list(_occupants(rows, snapshot, plan, starting))
+    there = [one for one in occupants if all(rows.nodes[v].tunes for v in one.gpus)]
+    booked = dict(_booked([one for one in occupants if not all(rows.nodes[v].tunes for v in one.gpus)], rows))
     overdrawn = _overdrawn(there, rows)
     nodes = sorted(overdrawn.union(*(one.gpus for one in there if one.row >= 0)))
     raised = dict(_raised(there, rows, nodes))
     jobs = [one for one in there if not one.gpus.keys().isdisjoint(nodes)]
     if not jobs:
-        return CpuMemoryShares(raised=raised)
+        return CpuMemoryShares(booked, raised=raised)
     shares = _shares(jobs, rows, nodes)
     names = frozenset(rows.nodes[v].name for v in overdrawn)
-    return CpuMemoryShares(dict(_starting(jobs, shares)), dict(_lowered(jobs, shares)), raised, names)
+    return CpuMemoryShares(booked | dict(_starting(jobs, shares)), dict(_lowered(jobs, shares)), raised, names)
+
+
+def _booked(jobs: Sequence[Occupant], rows: InputRows) -> Iterator[tuple[int, CpuMemory]]:
+    """Shares of rows that start on nodes that book them for as long as the job runs: Slurm's."""
+    nodes = sorted(set().union(*(one.gpus for one in jobs if one.row >= 0)))
+    beside = [one for one in jobs if not one.gpus.keys().isdisjoint(nodes)]
+    return _starting(beside, _booked_shares(beside, rows, nodes)) if nodes else iter(())
+
+
+def _booked_shares(jobs: Sequence[Occupant], rows: InputRows, nodes: Sequence[int]) -> Shares:
+    """Synergy-TUNE where nothing can be lowered later: GPUs that stay idle keep their share.
+
+    So no job that starts later waits for CPUs which one has that could do without: what starts gets beyond its share
+    only what others leave of theirs.
+    """
+    gpus, capacity, node_gpus = _placed(jobs, nodes), capacity_of_nodes(rows)[nodes], gpus_of_nodes(rows)[nodes]
+    fixed = np.array([_booked_amount(one, rows) for one in jobs])
+    share = np.maximum(shares_left(gpus, fixed, capacity, node_gpus), least_amounts(rows)[nodes])
+    floor = floors_of(gpus, fixed, share)
+    idle = np.maximum(node_gpus - gpus.sum(axis=0), 0)
+    capacity = np.maximum(capacity - idle[:, None] * share, gpus.T @ floor)
+    low = np.minimum(_booked_demands(jobs, rows, floor, largest_amounts(gpus, capacity)), floor)
+    most = low + largest_amounts(gpus, np.maximum(capacity - gpus.T @ low, 0))
+    demand = _booked_demands(jobs, rows, floor, np.maximum(most, floor))
+    return tune(gpus, floor, demand, capacity, _order(jobs, gpus, demand))
+
+
+def _booked_demands(jobs: Sequence[Occupant], rows: InputRows, floor: Floats, most: Floats) -> Floats:
+    """Demands (m, 2), of running jobs what was booked; none is below what its engine books anyway."""
+    least = np.array([least_amounts(rows)[list(one.gpus)].max(axis=0) for one in jobs])
+    demand = np.array([_demand(one, rows, *bounds) for one, *bounds in zip(jobs, floor, most, strict=True)])
+    return np.where(_runs(jobs)[:, None], floor, np.maximum(demand, np.minimum(least, floor)))
+
+
+def _booked_amount(one: Occupant, rows: InputRows) -> Floats:
+    """CPUs and GiB (2,) per GPU that are booked of an attempt, or that a job that starts asks for; 0: its share."""
+    booked: Floats = np.maximum(one.given, least_amounts(rows)[list(one.gpus)].max(axis=0))
+    return booked if one.attempt is not None else np.where(one.fixed > 0, booked, 0)
 
 
 def _raised(jobs: Sequence[Occupant], rows: InputRows, tuned: Sequence[int]) -> Iterator[tuple[int, ChangedShare]]:

@@ -388,7 +388,7 @@ def _left_for_rows(rows: InputRows, service: InService) -> tuple[Floats, Floats]
 def _booked(
     rows: InputRows, in_service: Collection[int]
 ) -> Iterator[tuple[int, bool, tuple[int, int], tuple[int, int]]]:
-    """Of each GPU that an attempt holds: its node, whether it keeps it, and what is asked and booked: CPUs and MiB.
+    """Of GPUs that attempts have claimed: the node, whether it is kept, and CPUs and MiB asked for and booked.
 
     Only those that the attempt keeps, and those of nodes that jobs outside Motley use or that book.
     """
@@ -396,7 +396,7 @@ def _booked(
     for gpu in rows.gpus:
         node, keeps = rows.nodes[place[gpu.node_id]], gpu.id not in in_service
         books = node.least_cpus_per_gpu > 0
-        attempt = rows.attempts.get(rows.holders.get(gpu.id, 0))
+        attempt = rows.attempts.get(rows.waiting_claims.get(gpu.id) or rows.holders.get(gpu.id, 0))
         if attempt is None or attempt.job_id not in jobs:
             continue
         if keeps or books or node.foreign_cpus or node.foreign_memory_mib:

@@ -19,9 +19,10 @@ from insight_app.explain.decisions import explain_job
 from insight_app.explain.policy_preview import preview_policy
 from jobs_app.measurement.progress_reports import ProgressDelta, note_progress
 from jobs_app.models import Attempt, CpuRate, Job
+from jobs_app.secrets import UsableSecrets
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.policy.settings import choose_policy
-from scheduler_app.round.dispatch import note_told_shares
+from scheduler_app.round.dispatch import LaunchInputs, launch_command, launch_gpus_of, note_told_shares
 from scheduler_app.round.inputs.cpu_curves import FORGOTTEN_AFTER
 from scheduler_app.round.lease import acquire_lease, open_round
 from scheduler_app.round.replay import replay_round
@@ -308,10 +309,84 @@ def test_without_the_bandwidth_of_the_storage_the_proportional_memory_is_enough(
     assert share_of(tuned, job) == (3, 16 * 1024, How.TUNED)
 
 
-def test_slurm_is_left_to_its_own_booking(tuned: Lab) -> None:
+# -- where the site books for as long as a job runs ---------------------------------------------------------------
+
+
+@pytest.fixture
+def booking(tuned: Lab) -> Lab:
+    """The node of 4 GPUs and 12 CPUs is Slurm's; nothing is launched there."""
     Engine.objects.update(kind=Engine.Kind.SLURM)
-    (job,) = placed(tuned, {"sensitivity": HUNGRY})
-    assert share_of(tuned, job) == (0, 0, "")
+    return tuned
+
+
+def test_a_slurm_job_has_its_share_and_idle_gpus_keep_theirs(booking: Lab) -> None:
+    (hungry,) = placed(booking, {"sensitivity": HUNGRY})
+    assert share_of(booking, hungry) == (3, 0, How.TUNED)
+    (beside,) = placed(booking, {})
+    assert share_of(booking, beside) == (3, 0, How.PROPORTIONAL)
+
+
+def test_a_slurm_job_has_what_jobs_that_need_less_than_their_share_leave(booking: Lab) -> None:
+    hungry, *modest = placed(booking, {"sensitivity": HUNGRY}, *[{"sensitivity": MODEST}] * 3)
+    assert share_of(booking, hungry) == (9, 0, How.TUNED)
+    assert [share_of(booking, job)[0] for job in modest] == [1, 1, 1]
+
+
+def test_a_share_that_is_booked_is_neither_lowered_nor_raised(booking: Lab) -> None:
+    placed(booking, *[{"sensitivity": MODEST}] * 2)
+    (hungry,) = placed(booking, {"sensitivity": HUNGRY})
+    assert share_of(booking, hungry) == (7, 0, How.TUNED)
+    (last,) = placed(booking, {"sensitivity": HUNGRY})
+    assert share_of(booking, last) == (3, 0, How.TUNED)
+    assert share_of(booking, hungry) == (7, 0, How.TUNED)
+    assert not Attempt.objects.filter(share_due=True)
+
+
+def test_of_two_slurm_jobs_that_start_at_once_one_has_what_is_left(booking: Lab) -> None:
+    jobs = placed(booking, *[{"sensitivity": HUNGRY}] * 2, *[{"sensitivity": MODEST}] * 2)
+    assert sum(share_of(booking, job)[0] for job in jobs) <= 12
+    assert min(share_of(booking, job)[0] for job in jobs[:2]) >= 3
+
+
+def test_a_job_that_asks_for_more_cpus_than_are_booked_no_more_waits_with_motley(booking: Lab) -> None:
+    """It would be placed, and wait at Slurm until the others have ended."""
+    placed(booking, {}, {}, {})
+    (waiting,) = placed(booking, {"cpus_per_gpu": 4})
+    assert not booking.attempts(waiting)
+    Job.objects.filter(pk=waiting.pk).update(held=True)
+    (fitting,) = placed(booking, {"cpus_per_gpu": 3})
+    assert booking.attempts(fitting)
+
+
+def test_jobs_that_ask_for_all_cpus_leave_none_to_one_that_asks_for_none(booking: Lab) -> None:
+    """Slurm gives each task a CPU, so that such a job would wait there: with the default setting, too."""
+    choose_policy(PolicySetting(policy="fifo", cpu_memory="proportional", round_length_s=1, min_run_s=0), actor=None)
+    placed(booking, {"cpus_per_gpu": 12})
+    (other,) = placed(booking, {})
+    assert not booking.attempts(other)
+
+
+def test_what_the_sites_option_books_for_each_gpu_is_counted(booking: Lab) -> None:
+    Engine.objects.update(options={"root": "/shared", "cpus_per_gpu": 5, "memory_mib_per_gpu": "much"})
+    first, second, third = placed(booking, {}, {"sensitivity": MODEST}, {})
+    assert [len(booking.attempts(job)) for job in (first, second, third)] == [1, 1, 0]
+    assert share_of(booking, second)[0] == 5
+
+
+def test_cpus_of_jobs_outside_motley_are_nobodys(booking: Lab) -> None:
+    Node.objects.update(foreign_gpus=1, foreign_cpus=6)
+    hungry, modest = placed(booking, {"sensitivity": HUNGRY}, {"sensitivity": MODEST})
+    assert (share_of(booking, hungry)[0], share_of(booking, modest)[0]) == (3, 1)
+
+
+def test_a_share_becomes_what_the_batch_job_asks_for(booking: Lab) -> None:
+    (job,) = placed(booking, {"sensitivity": HUNGRY, "gpus": 2})
+    (attempt,) = booking.attempts(job)
+    assert (attempt.cpus_per_gpu, attempt.nodes) == (3, ["n1"])
+    inputs = LaunchInputs(launch_gpus_of([attempt.pk])[attempt.pk], UsableSecrets.read([job]))
+    launch = launch_command(attempt, inputs)
+    told = {**launch.env, **launch.tasks[0].env}
+    assert (launch.tasks[0].cpus, told["MOTLEY_CPUS_PER_GPU"], told["OMP_NUM_THREADS"]) == (6, "3", "3")
 
 
 def test_by_default_nothing_is_chosen(lab: Lab) -> None:
