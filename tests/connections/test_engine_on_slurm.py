@@ -53,9 +53,10 @@ def test_no_job_that_motley_placed_waits_at_slurm_for_cpus_that_another_has_book
 ) -> None:
     """On a node of 4 GPUs a hungry job has what a modest one leaves; the GPUs that are idle keep their shares."""
     choose_policy(PolicySetting(policy="fifo", cpu_memory="tune", round_length_s=1, min_run_s=0), actor=None)
-    lab.until(lambda: Engine.objects.filter(pk=hpc.pk).exclude(inventory={}).exists())
+    probe = ask_for_probe(hpc, actor=None)
+    lab.until(lambda: EngineProbe.objects.filter(pk=probe.pk).exclude(ended_at=None).first())
+    hpc.refresh_from_db()
     sync_nodes(hpc, actor=None)
-    lab.until(lambda: Node.objects.filter(name="n3", health="healthy").exists())
     cpus = Node.objects.get(name="n3").cpus
     share = cpus // 4
     hungry = {"cpu_curve": {1: 0.1, share: 1.0, cpus: 4.0}}
