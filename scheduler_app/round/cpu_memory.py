@@ -33,8 +33,10 @@ from scheduler_app.round.demands import (
     best_amount,
     capacity_of_nodes,
     gpus_of_nodes,
+    in_units,
     least_amounts,
     storage_of,
+    units_of,
 )
 from scheduler_app.round.inputs import AttemptRow, DeclaredSensitivity, Gang, InputRows, JobRow, MeasuredCurve
 from scheduler_app.round.snapshot import Snapshot
@@ -199,7 +201,8 @@ def _booked_shares(jobs: Sequence[Occupant], rows: InputRows, nodes: Sequence[in
     """
     gpus, capacity, node_gpus = _placed(jobs, nodes), capacity_of_nodes(rows)[nodes], gpus_of_nodes(rows)[nodes]
     fixed = np.array([_booked_amount(one, rows) for one in jobs])
-    share = np.maximum(shares_left(gpus, fixed, capacity, node_gpus), least_amounts(rows)[nodes])
+    left = in_units(shares_left(gpus, fixed, capacity, node_gpus), units_of(rows)[nodes])
+    share = np.maximum(left, least_amounts(rows)[nodes])
     floor = floors_of(gpus, fixed, share)
     idle = np.maximum(node_gpus - gpus.sum(axis=0), 0)
     capacity = np.maximum(capacity - idle[:, None] * share, gpus.T @ floor)
@@ -211,14 +214,20 @@ def _booked_shares(jobs: Sequence[Occupant], rows: InputRows, nodes: Sequence[in
 
 def _booked_demands(jobs: Sequence[Occupant], rows: InputRows, floor: Floats, most: Floats) -> Floats:
     """Demands (m, 2), of running jobs what was booked; none is below what its engine books anyway."""
-    least = np.array([least_amounts(rows)[list(one.gpus)].max(axis=0) for one in jobs])
+    least, unit = (
+        np.array([of[list(one.gpus)].max(axis=0) for one in jobs]) for of in (least_amounts(rows), units_of(rows))
+    )
+    most = np.maximum(in_units(most, unit), floor)
     demand = np.array([_demand(one, rows, *bounds) for one, *bounds in zip(jobs, floor, most, strict=True)])
+    demand = np.minimum(in_units(demand, unit, up=True), most)
     return np.where(_runs(jobs)[:, None], floor, np.maximum(demand, np.minimum(least, floor)))
 
 
 def _booked_amount(one: Occupant, rows: InputRows) -> Floats:
     """CPUs and GiB (2,) per GPU that are booked of an attempt, or that a job that starts asks for; 0: its share."""
-    booked: Floats = np.maximum(one.given, least_amounts(rows)[list(one.gpus)].max(axis=0))
+    gpus, nodes = min(one.gpus.values()), list(one.gpus)
+    given = in_units(gpus * np.array(one.given), units_of(rows)[nodes].max(axis=0), up=True) / gpus
+    booked: Floats = np.maximum(given, least_amounts(rows)[nodes].max(axis=0))
     return booked if one.attempt is not None else np.where(one.fixed > 0, booked, 0)
 
 

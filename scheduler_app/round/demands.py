@@ -14,7 +14,7 @@ import numpy as np
 from allocation.configurations import Configurations
 from allocation.cpu_memory.sensitivity import Storage, best_case_demand, sensitivity_of_curve
 from allocation.cpu_memory.tune import UNITS, proportional_shares
-from allocation.demands import MIB_PER_GIB, Demands
+from allocation.demands import MIB_PER_GIB, ROUNDING, Demands
 from allocation.types import Floats, Ints
 from scheduler_app.round.inputs import AttemptRow, DeclaredSensitivity, Gang, InputRows, JobRow, NodeRow
 
@@ -85,8 +85,7 @@ class _Room:
     @classmethod
     def of(cls, rows: InputRows) -> Self:
         capacity, gpus = capacity_of_nodes(rows), gpus_of_nodes(rows)
-        share = np.floor(proportional_shares(capacity, gpus) * UNITS) / UNITS
-        share = np.maximum(share, least_amounts(rows))
+        share = np.maximum(in_units(proportional_shares(capacity, gpus), units_of(rows)), least_amounts(rows))
         of_type = defaultdict[int, list[int]](list)
         for v in np.lexsort((-share[:, 1], -share[:, 0])).tolist():
             if rows.nodes[v].in_service:
@@ -131,10 +130,21 @@ def gpus_of_nodes(rows: InputRows) -> Ints:
 
 
 def least_amounts(rows: InputRows) -> Floats:
-    """CPUs and GiB (N, 2) per GPU that are given at least on each node."""
+    """CPUs and GiB (N, 2) per GPU that are given at least on each node, in whole cores where these are booked."""
     booked = [(node.least_cpus_per_gpu, node.least_memory_per_gpu_mib / MIB_PER_GIB) for node in rows.nodes]
-    least: Floats = np.maximum(np.array(booked, dtype=float).reshape(-1, 2), LEAST)
-    return least
+    least = np.maximum(np.array(booked, dtype=float).reshape(-1, 2), LEAST)
+    return in_units(least, units_of(rows), up=True)
+
+
+def units_of(rows: InputRows) -> Floats:
+    """CPUs and GiB (N, 2) of which shares on each node are multiples: a CPU, or a core where CPUs are booked."""
+    return np.array([(node.cpus_per_core, 1 / MIB_PER_GIB) for node in rows.nodes], dtype=float).reshape(-1, 2)
+
+
+def in_units(amount: Floats, unit: Floats, *, up: bool = False) -> Floats:
+    """The amounts rounded down, or up, to multiples of these units."""
+    whole: Floats = (np.ceil(amount / unit - ROUNDING) if up else np.floor(amount / unit + ROUNDING)) * unit
+    return whole
 
 
 def storage_of(nodes: Iterable[NodeRow], gpus: int) -> Storage | None:

@@ -66,6 +66,15 @@ def test_a_node_is_read_with_what_others_use_of_it() -> None:
 
 
 @pytest.mark.parametrize(
+    ("threads", "cpus", "per_core"),
+    [(1, 16, 1), (2, 32, 2), (2, 16, 1)],  # the last: a site that counts cores, as `CPUs=` of its configuration says
+)
+def test_cpus_of_a_core_are_known_as_slurm_books_whole_cores(threads: int, cpus: int, per_core: int) -> None:
+    line = node().replace("CPUTot=16", f"CPUTot={cpus}").replace("ThreadsPerCore=1", f"ThreadsPerCore={threads}")
+    assert parse_node(line).cpus_per_core == per_core
+
+
+@pytest.mark.parametrize(
     ("text", "state"),
     [
         ("IDLE", NodeState.OK),

@@ -379,6 +379,19 @@ def test_cpus_of_jobs_outside_motley_are_nobodys(booking: Lab) -> None:
     assert (share_of(booking, hungry)[0], share_of(booking, modest)[0]) == (3, 1)
 
 
+def test_shares_are_whole_cores_where_slurm_books_these(booking: Lab) -> None:
+    """Three of twelve CPUs would be booked as four, and the last of four jobs waited at Slurm."""
+    Engine.objects.update(inventory={"n1": {"cpus_per_core": 2}})
+    jobs = placed(booking, *[{}] * 4)
+    assert [share_of(booking, job)[0] for job in jobs] == [2, 2, 2, 2]
+
+
+def test_a_demand_is_met_in_whole_cores(booking: Lab) -> None:
+    Engine.objects.update(inventory={"n1": {"cpus_per_core": 2}})
+    hungry, *modest = placed(booking, {"sensitivity": {"cpu_curve": {1: 0.3, 5: 1.0}}}, *[{"sensitivity": MODEST}] * 3)
+    assert [share_of(booking, job)[0] for job in (hungry, *modest)] == [6, 2, 2, 2]
+
+
 def test_a_share_becomes_what_the_batch_job_asks_for(booking: Lab) -> None:
     (job,) = placed(booking, {"sensitivity": HUNGRY, "gpus": 2})
     (attempt,) = booking.attempts(job)

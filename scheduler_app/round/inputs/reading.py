@@ -78,8 +78,8 @@ def read_input_rows(shares_since: datetime, now: datetime, *, begin_by: datetime
 def _nodes() -> list[NodeRow]:
     usable = set(Node.objects.schedulable().values_list("pk", flat=True))
     of_others = ("engine__options", "engine__name", "gpu_type__name", "containers", *OF_ENGINE)
-    rows = Node.objects.order_by("name").values_list(*NodeRow._fields[:-6], *of_others)
-    paths, missing = StoragePaths.read(), missing_storage()
+    rows = Node.objects.order_by("name").values_list(*NodeRow._fields[:-7], *of_others)
+    paths, missing, cores = StoragePaths.read(), missing_storage(), _cpus_per_core()
     return [
         NodeRow._make(
             [
@@ -90,10 +90,21 @@ def _nodes() -> list[NodeRow]:
                 frozenset(paths.on(engine, kind)) & missing.get(row[0], frozenset()),
                 of_engine != Engine.Kind.SLURM,
                 *booked_per_gpu(of_engine, options),
+                cores.get((engine, row[1]), 1),
             ]
         )
         for *row, options, engine, kind, containers, of_engine, trusted in rows
     ]
+
+
+def _cpus_per_core() -> dict[tuple[str, str], int]:
+    """CPUs of a core of each node, by engine and name, where the engine books CPUs and reports them."""
+    reported = Engine.objects.filter(kind=Engine.Kind.SLURM).values_list("name", "inventory")
+    return {
+        (engine, name): max(int(found.get("cpus_per_core", 1)), 1)
+        for engine, inventory in reported
+        for name, found in inventory.items()
+    }
 
 
 def _waiting_for() -> dict[UUID, list[str]]:

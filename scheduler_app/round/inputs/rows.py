@@ -54,6 +54,8 @@ class NodeRow(NamedTuple):
     least_cpus_per_gpu: int = 0
     """That its engine books for a GPU at least; 0: it books nothing."""
     least_memory_per_gpu_mib: int = 0
+    cpus_per_core: int = 1
+    """Where CPUs are booked, these are booked together."""
 
 
 class GpuRow(NamedTuple):
