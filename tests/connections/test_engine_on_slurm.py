@@ -47,7 +47,6 @@ def test_an_engine_is_tested_then_its_nodes_are_taken_over_and_run_a_job(lab: La
     assert set(Node.objects.values_list("health", flat=True)) == {"healthy"}
 
 
-@pytest.mark.thorough
 def test_no_job_that_motley_placed_waits_at_slurm_for_cpus_that_another_has_booked(
     lab: Lab, hpc: Engine, slurm_cluster: PrivateCluster
 ) -> None:
