@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engines.protocol import NodeState, SiteReason
+from engines.protocol import Launch, NodeLaunch, NodeState, SiteReason
 from engines.slurm.foreign_use import Use, foreign_use, with_partition, with_reservations
 from engines.slurm.node_states import state_flags
 from engines.slurm.options import SlurmOptions
@@ -22,6 +22,7 @@ from engines.slurm.parsing import (
     parse_reservations,
     waiting_reason,
 )
+from engines.slurm.submission import sbatch_options
 
 NODE = (
     "NodeName=n1 Arch=x86_64 CoresPerSocket=1  CPUAlloc=3 CPUEfctv=16 CPUTot=16 CPULoad=9.47 AvailableFeatures=(null) "
@@ -271,3 +272,20 @@ def test_a_reason_to_wait_is_told_with_slurms_own_word(reason: str, code: SiteRe
     found, words = waiting_reason(reason)
     assert found is code
     assert reason in words
+
+
+@pytest.mark.parametrize(
+    ("cpus", "memory_mib", "asked"),
+    [
+        (6, 2048, ["--cpus-per-task=6", "--gres=gpu:a100:2", "--mem=2048M"]),
+        (0, 0, ["--cpus-per-task=4", "--gres=gpu:a100:2"]),
+        (2, 0, ["--cpus-per-task=4", "--gres=gpu:a100:2"]),
+    ],
+)
+def test_a_share_is_what_the_batch_job_asks_for_and_at_least_what_the_site_says(
+    cpus: int, memory_mib: int, asked: list[str]
+) -> None:
+    launch = Launch(1, "job", "true", [NodeLaunch("n1", {}, gpus=2, cpus=cpus, memory_mib=memory_mib)])
+    options = SlurmOptions(root=Path("/shared"), cpus_per_gpu=2)
+    words = sbatch_options(launch, [parse_node(node())], options, name="motley-1", log=Path("/log"))
+    assert words[words.index("--ntasks-per-node=1") + 1 :] == asked

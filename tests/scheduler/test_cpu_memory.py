@@ -364,6 +364,8 @@ def test_jobs_that_ask_for_all_cpus_leave_none_to_one_that_asks_for_none(booking
     placed(booking, {"cpus_per_gpu": 12})
     (other,) = placed(booking, {})
     assert not booking.attempts(other)
+    other.refresh_from_db()
+    assert "the CPUs or the memory beside them are used" in other.message
 
 
 def test_what_the_sites_option_books_for_each_gpu_is_counted(booking: Lab) -> None:
@@ -377,6 +379,18 @@ def test_cpus_of_jobs_outside_motley_are_nobodys(booking: Lab) -> None:
     Node.objects.update(foreign_gpus=1, foreign_cpus=6)
     hungry, modest = placed(booking, {"sensitivity": HUNGRY}, {"sensitivity": MODEST})
     assert (share_of(booking, hungry)[0], share_of(booking, modest)[0]) == (3, 1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_jobs_that_come_one_by_one_find_cpus_on_every_gpu_of_a_slurm_node(booking: Lab, seed: int) -> None:
+    """Whatever those before them have booked: with the last GPU no more CPUs are given than there are."""
+    Engine.objects.update(inventory={"n1": {"cpus_per_core": 1 + seed % 2}})
+    kinds = [{}, {"sensitivity": HUNGRY}, {"sensitivity": MODEST}, {"sensitivity": {"cpu_curve": {2: 0.5, 5: 1.0}}}]
+    drawn = np.random.default_rng(seed).integers(len(kinds), size=4)
+    jobs = [job for kind in drawn.tolist() for job in placed(booking, kinds[kind])]
+    given = [share_of(booking, job)[0] for job in jobs]
+    assert all(given)
+    assert sum(given) <= 12
 
 
 def test_shares_are_whole_cores_where_slurm_books_these(booking: Lab) -> None:
