@@ -369,20 +369,33 @@ def _left_for_rows(rows: InputRows, service: InService) -> tuple[Floats, Floats]
     Those that jobs outside Motley use are not among them, nor those of attempts that keep their GPUs, nor what engines
     booked for attempts beyond what their jobs ask for. What an attempt holds stays with it, whatever is said of others.
     """
-    capacity = np.array([(node.cpus, node.memory_mib) for node in rows.nodes], dtype=float).reshape(-1, 2)
-    foreign = np.array([(node.foreign_cpus, node.foreign_memory_mib) for node in rows.nodes], dtype=float).reshape(
-        -1, 2
-    )
-    held, kept, beyond = (np.zeros_like(capacity) for _ in range(3))
-    booked = list(_booked(rows, {gpu.id for gpu in service.gpus}))
-    nodes, keeps = np.array([(v, keep) for v, keep, _, _ in booked], dtype=np.int64).reshape(-1, 2).T
-    asked, given = (np.array([one[side] for one in booked], dtype=float).reshape(-1, 2) for side in (2, 3))
-    np.add.at(held, nodes, given)
-    np.add.at(kept, nodes, keeps[:, None] * given)
-    np.add.at(beyond, nodes, (1 - keeps)[:, None] * (given - asked))
-    shared = foreign.sum(axis=1, keepdims=True) > 0
-    left = np.where(shared, np.maximum(capacity - foreign, held), capacity) - kept - beyond
+    all_there = [(node.cpus, node.memory_mib) for node in rows.nodes]
+    of_others = [(node.foreign_cpus, node.foreign_memory_mib) for node in rows.nodes]
+    capacity, foreign = (np.array(amounts, dtype=float).reshape(-1, 2) for amounts in (all_there, of_others))
+    use, shared = _use_by_attempts(rows, service), foreign.sum(axis=1, keepdims=True) > 0
+    left = np.where(shared, np.maximum(capacity - foreign, use.held), capacity) - use.kept - use.beyond
     return left[:, 0], left[:, 1]
+
+
+class AttemptUse(NamedTuple):
+    """CPUs and MiB (N, 2) of attempts, on nodes where these matter."""
+
+    held: Floats
+    kept: Floats
+    """With GPUs that the round may not allocate."""
+    beyond: Floats
+    """With the others, beyond what the placement takes for a job that asks for as much."""
+
+
+def _use_by_attempts(rows: InputRows, service: InService) -> AttemptUse:
+    booked = list(_booked(rows, {gpu.id for gpu in service.gpus}))
+    nodes, keeps = np.array([one[:2] for one in booked], dtype=np.int64).reshape(-1, 2).T
+    asked, given = (np.array([one[side] for one in booked], dtype=float).reshape(-1, 2) for side in (2, 3))
+    use = AttemptUse(*(np.zeros((len(rows.nodes), 2)) for _ in AttemptUse._fields))
+    np.add.at(use.held, nodes, given)
+    np.add.at(use.kept, nodes, keeps[:, None] * given)
+    np.add.at(use.beyond, nodes, (1 - keeps)[:, None] * (given - asked))
+    return use
 
 
 def _booked(
