@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from functools import cache
 from itertools import compress
+from math import ceil
 from typing import Any, NamedTuple, Self
 from uuid import UUID
 
@@ -27,7 +28,7 @@ from scheduler_app.models import SetAside
 from scheduler_app.round.arrays import array_tasks, sampled_durations
 from scheduler_app.round.candidate_jobs import InService, gpus_in_service, queue_of
 from scheduler_app.round.demands import demands_of
-from scheduler_app.round.inputs import InputRows, JobRow
+from scheduler_app.round.inputs import AttemptRow, InputRows, JobRow
 from scheduler_app.round.job_options import (
     JobOptions,
     Timing,
@@ -400,7 +401,7 @@ def _use_by_attempts(rows: InputRows, service: InService) -> AttemptUse:
 
 def _booked(
     rows: InputRows, in_service: Collection[int]
-) -> Iterator[tuple[int, bool, tuple[int, int], tuple[int, int]]]:
+) -> Iterator[tuple[int, bool, tuple[int, int], tuple[float, int]]]:
     """Of GPUs that attempts have claimed: the node, whether it is kept, and CPUs and MiB asked for and booked.
 
     Only those that the attempt keeps, and those of nodes that jobs outside Motley use or that book.
@@ -416,8 +417,15 @@ def _booked(
             job = jobs[attempt.job_id]
             cpus = max(job.cpus_per_gpu, node.least_cpus_per_gpu)
             memory_mib = max(job.memory_per_gpu_mib, node.least_memory_per_gpu_mib)
-            given = max(cpus, attempt.cpus_per_gpu), max(memory_mib, attempt.memory_per_gpu_mib)
-            yield place[gpu.node_id], keeps, (cpus, memory_mib), given if books else (cpus, memory_mib)
+            given = _in_cores(attempt, max(cpus, attempt.cpus_per_gpu), node.cpus_per_core)
+            booked = given, max(memory_mib, attempt.memory_per_gpu_mib)
+            yield place[gpu.node_id], keeps, (cpus, memory_mib), booked if books else (cpus, memory_mib)
+
+
+def _in_cores(attempt: AttemptRow, cpus_per_gpu: int, cpus_per_core: int) -> float:
+    """CPUs per GPU that are booked for an attempt: on each of its nodes whole cores."""
+    gpus = max(attempt.gpu_count // len(attempt.nodes), 1) if attempt.nodes else 1
+    return ceil(gpus * cpus_per_gpu / cpus_per_core) * cpus_per_core / gpus
 
 
 def _quotas(rows: InputRows, jobs: Sequence[JobRow]) -> Quotas:

@@ -400,6 +400,14 @@ def test_shares_are_whole_cores_where_slurm_books_these(booking: Lab) -> None:
     assert [share_of(booking, job)[0] for job in jobs] == [2, 2, 2, 2]
 
 
+def test_cores_of_jobs_that_ask_for_a_part_of_one_are_counted_whole(booking: Lab) -> None:
+    """Three jobs with three CPUs have four each, which are all of the node's."""
+    Engine.objects.update(inventory={"n1": {"cpus_per_core": 2}})
+    placed(booking, *[{"cpus_per_gpu": 3}] * 3)
+    (last,) = placed(booking, {})
+    assert not booking.attempts(last)
+
+
 def test_a_demand_is_met_in_whole_cores(booking: Lab) -> None:
     Engine.objects.update(inventory={"n1": {"cpus_per_core": 2}})
     hungry, *modest = placed(booking, {"sensitivity": {"cpu_curve": {1: 0.3, 5: 1.0}}}, *[{"sensitivity": MODEST}] * 3)
