@@ -19,14 +19,17 @@ def servable_gpus(
     cpus: npt.ArrayLike,
     memory_mib: npt.ArrayLike,
     *,
-    cpus_per_gpu: float,
-    memory_per_gpu_mib: float,
+    cpus_per_gpu: npt.ArrayLike,
+    memory_per_gpu_mib: npt.ArrayLike,
 ) -> Ints:
     """GPUs of a gang that each node (N,) can serve, limited by the CPUs and the memory needed for each GPU."""
     most = np.asarray(gpus, dtype=float)
-    for left, each in ((cpus, cpus_per_gpu), (memory_mib, memory_per_gpu_mib)):
-        if each > 0:
-            most = np.minimum(most, np.floor(np.asarray(left) / each + ROUNDING))
+    for left, needed in ((cpus, cpus_per_gpu), (memory_mib, memory_per_gpu_mib)):
+        each = np.asarray(needed, dtype=float)
+        if (each > 0).any():
+            fed = np.full(np.broadcast(left, each).shape, np.inf)
+            np.divide(left, each, out=fed, where=each > 0)
+            most = np.minimum(most, np.floor(fed + ROUNDING))
     whole: Ints = np.maximum(most, 0).astype(np.int64)
     return whole
 

@@ -6,6 +6,8 @@ from typing import Self
 
 import numpy as np
 
+from allocation.demands import Demands
+from allocation.gangs import servable_gpus
 from allocation.types import Bools, Floats, Ints
 
 LOSS_CLASS_RATIO = 4.0
@@ -38,6 +40,10 @@ class Inventory:
     gpu_slower_by (G,): part of 1 by which a GPU is slower than its type. None: no GPU is known to be slow.
 
     node_price (N,): price of a GPU of the node per hour. None: of all nodes of a type the same.
+
+    node_least (N, 2): CPUs and MiB that the node's engine books for each GPU at least. None: nothing is booked.
+
+    demands: what jobs would have beyond what they ask for, and by which they are placed beside others. None: nothing.
     """
 
     gpu_node: Ints
@@ -55,6 +61,8 @@ class Inventory:
     node_loss_rate: Floats | None = None
     gpu_slower_by: Floats | None = None
     node_price: Floats | None = None
+    node_least: Floats | None = None
+    demands: Demands | None = None
 
     def __post_init__(self) -> None:
         G, N, m = len(self.gpu_node), len(self.node_type), len(self.uneven)
@@ -67,6 +75,10 @@ class Inventory:
         for name in ("node_domain", "node_loss_rate", "node_price"):
             if getattr(self, name) is not None:
                 self._refuse_shape(name, (N,))
+        if self.node_least is not None:
+            self._refuse_shape("node_least", (N, 2))
+        if self.demands is not None and (self.demands.share.shape, len(self.demands.profile)) != ((N, 2), m):
+            raise InvalidInventory(f"demands must be those of {m} jobs on {N} nodes")
         if self.gpu_slower_by is not None:
             self._refuse_shape("gpu_slower_by", (G,))
         if G and not 0 <= self.gpu_node.min() <= self.gpu_node.max() < N:
@@ -94,8 +106,25 @@ class Inventory:
             memory_per_gpu_mib=self.memory_per_gpu_mib[rows],
             uneven=self.uneven[rows],
             node_set=sets,
+            demands=self.demands and self.demands.of_rows(rows),
             node_sets=None if sets is None or self.node_sets is None else self.node_sets[: sets.max(initial=-1) + 1],
         )
+
+    def booked(self, rows: Ints, nodes: Ints) -> tuple[Floats, Floats]:
+        """CPUs and MiB (g,) that are booked for a GPU of each row on the node beside it."""
+        cpus, memory_mib = self.cpus_per_gpu[rows], self.memory_per_gpu_mib[rows]
+        if self.node_least is None:
+            return cpus, memory_mib
+        least = self.node_least[nodes]
+        return np.maximum(cpus, least[:, 0]), np.maximum(memory_mib, least[:, 1])
+
+    def servable(self, i: int, nodes: Ints, *, gpus: Ints, cpus: Floats, memory_mib: Floats) -> Ints:
+        """GPUs of these that each of the nodes can serve to job i with so many CPUs and MiB."""
+        asked = float(self.cpus_per_gpu[i]), float(self.memory_per_gpu_mib[i])
+        if self.node_least is None:
+            return servable_gpus(gpus, cpus, memory_mib, cpus_per_gpu=asked[0], memory_per_gpu_mib=asked[1])
+        each = np.maximum(asked, self.node_least[nodes]).T
+        return servable_gpus(gpus, cpus, memory_mib, cpus_per_gpu=each[0], memory_per_gpu_mib=each[1])
 
     @cached_property
     def restricted(self) -> Bools:

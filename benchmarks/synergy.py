@@ -3,6 +3,7 @@
 Throughput of the optimum, its bound and the greedy rule where jobs fill a cluster; and completion times on a generated
 trace, for the original's is not in the reference data: 100 jobs of one GPU at once, log-normal durations with the mean
 and the 99th percentile that it has without queueing, models drawn evenly. `cost` tells what tuning itself takes, alone;
+`placement` what it takes to place jobs by their demands;
 `curves` what measured CPU curves come to, start by start; `simulator` completion times on the same traces by Motley's
 simulator, with the CPU axis of the published matrices, all data being in memory.
 Needs the data, see CONTRIBUTING.md.
@@ -12,7 +13,7 @@ import json
 import resource
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from statistics import fmean
@@ -25,10 +26,15 @@ import numpy as np
 from allocation.cpu_memory.opt import best_shares, fractional_spread, split_jobs
 from allocation.cpu_memory.sensitivity import Sensitivity, best_case_demand, sensitivity_of_curve
 from allocation.cpu_memory.tune import largest_demand_first, place_and_tune, proportional_shares, tune
+from allocation.demands import MIB_PER_GIB, Demands
+from allocation.inventory import Inventory
+from allocation.problem import Problem
+from allocation.rounds.placement import place_gangs
 from allocation.types import Floats, Ints
 from benchmarks.problems import reference
 from estimation.cpu_curve import SURE_REPORTS, CpuSample, cpu_curve, with_next_trial
 from simulation.rules.cpu_shares import CpuRule
+from simulation.rules.service import ServiceRules
 from simulation.scenario.scenario import Scenario
 from simulation.traces.motley_csv import write_motley_csv
 from simulation.traces.trace import Program, TraceJob
@@ -127,6 +133,45 @@ def cost() -> str:
     return f"{PLACED} placed jobs on {PLACED // GPUS} nodes are tuned in {used}, to {reached:.3f} x proportional."
 
 
+def placement() -> str:
+    """CPU time of placing as many jobs as GPUs, by their GPUs alone, and by the demands of twelve models, or of each.
+
+    The last is the worst case: no two jobs have the same demand, and nodes are searched for each.
+    """
+    rng, one = np.random.default_rng(0), np.ones(PLACED, dtype=np.int64)
+    usual = np.array([best_case_demand(models()[i], share()) for i in rng.integers(len(models()), size=PLACED)])
+    own = usual * rng.uniform(0.9, 1.1, usual.shape)
+    problem = Problem.of(np.ones((PLACED, 1)), [[1]], [PLACED], nodes=[1])
+    text = "| demands | CPU s of placing |\n| --- | ---: |\n"
+    for name, amount in (("none", None), ("of twelve models", usual), ("all different", own)):
+        inventory = _full_cluster(amount)
+        began = process_time()
+        assert (place_gangs(problem, one - 1, inventory) >= 0).all()
+        text += f"| {name} | {process_time() - began:.2f} |\n"
+    return text
+
+
+def _full_cluster(amount: Floats | None) -> Inventory:
+    """Nodes with as many GPUs as jobs, which demand so much (m, 2) per GPU."""
+    nodes, none = PLACED // GPUS, np.zeros(PLACED)
+    demands = None
+    if amount is not None:
+        profile, shares = np.arange(PLACED), np.tile(share(), (nodes, 1))
+        demands = Demands(share=shares, profile=profile, amount=amount[:, None], held=np.zeros((PLACED, 2)))
+    return Inventory(
+        gpu_node=np.repeat(np.arange(nodes), GPUS),
+        node_type=np.zeros(nodes, dtype=np.int64),
+        holder=np.full(PLACED, -1),
+        releasing=none > 0,
+        node_cpus=np.full(nodes, NODE[0]),
+        node_memory_mib=np.full(nodes, NODE[1] * MIB_PER_GIB),
+        cpus_per_gpu=none,
+        memory_per_gpu_mib=none,
+        uneven=none > 0,
+        demands=demands,
+    )
+
+
 def measured_curves() -> str:
     """Rows of a table: each model's jobs start alone on a node, one after the other, with what was measured before.
 
@@ -180,19 +225,21 @@ def trace(seed: int) -> Trace:
 
 def simulated() -> str:
     """Rows of a table: mean completion times under FIFO by Motley's simulator, over all seeds."""
-    text = "| GPUs | CPUs | mean JCT, h | mean, x |\n| ---: | --- | ---: | ---: |\n"
+    text = "| GPUs | CPUs | placed by | mean JCT, h | mean, x |\n| ---: | --- | --- | ---: | ---: |\n"
     with TemporaryDirectory(prefix="motley-synergy-") as folder:
         for gpus in CLUSTERS:
             base = 0.0
-            for rule in CpuRule:
-                hours = np.array([_simulated(Path(folder), gpus, rule, seed) for seed in SEEDS])
-                base = base or hours.mean()
-                text += f"| {gpus} | {rule} | {hours.mean():.3f} ({_range(hours)}) | {base / hours.mean():.2f} |\n"
+            for rule, places in SIMULATED:
+                hours = np.array([_simulated(Path(folder), gpus, rule, seed, places=places) for seed in SEEDS])
+                base, by = base or hours.mean(), "GPUs and CPUs" if places else "GPUs"
+                text += (
+                    f"| {gpus} | {rule} | {by} | {hours.mean():.3f} ({_range(hours)}) | {base / hours.mean():.2f} |\n"
+                )
     return text
 
 
-def _simulated(folder: Path, gpus: int, rule: CpuRule, seed: int) -> float:
-    """Mean hours to completion of one trace."""
+def _simulated(folder: Path, gpus: int, rule: CpuRule, seed: int, *, places: bool) -> float:
+    """Mean hours to completion of one trace; whether jobs are placed by their demand for CPUs, too."""
     path, drawn = folder / f"{seed}.csv", trace(seed)
     jobs = [
         TraceJob(name=str(i), arrival_s=0, gangs=(1,), duration_s=float(seconds), program=_program(model))
@@ -203,8 +250,11 @@ def _simulated(folder: Path, gpus: int, rule: CpuRule, seed: int) -> float:
     scenario = Scenario(
         format_name="csv", cluster=cluster, round_s=ROUND_S, cpu_memory=rule, cpus_per_gpu=float(share()[0])
     )
-    found = scenario.prepare(path, "fifo", seed).finish(lambda _: None)
-    return float(found["avg_jct_h"])
+    ready = scenario.prepare(path, "fifo", seed)
+    rules = ready.simulation.rounds
+    assert isinstance(rules, ServiceRules)
+    rules.cpu_shares = rules.cpu_shares and replace(rules.cpu_shares, places=places)
+    return float(ready.finish(lambda _: None)["avg_jct_h"])
 
 
 def _program(model: Sensitivity) -> Program:
@@ -283,7 +333,8 @@ FIRST: dict[str, Callable[[Ints, Floats], Ints]] = {
     "as drawn": lambda size, _: np.arange(size.size),
     "smallest first": lambda size, demand: largest_demand_first(size, demand)[::-1],
 }
-ALONE = {"cost": cost, "curves": measured_curves, "simulator": simulated}
+SIMULATED = ((CpuRule.PROPORTIONAL, False), (CpuRule.TUNE, False), (CpuRule.TUNE, True), (CpuRule.OPT, False))
+ALONE = {"cost": cost, "curves": measured_curves, "placement": placement, "simulator": simulated}
 RULES: dict[str, Throughputs] = {"proportional": proportional, "tuned": tuned, "optimal": optimal}
 ORDERS: dict[str, Order] = {"FIFO": lambda left: np.arange(left.size), "SRTF": np.argsort}
 

@@ -380,6 +380,8 @@ class NodeReport:
     """GPUs that jobs of others use now, or that have no CPUs or memory left because of them."""
     foreign_cpus: int = 0
     foreign_memory_mib: int = 0
+    cpus_per_core: int = 1
+    """Where the engine books CPUs for jobs, it books whole cores."""
 
 
 @dataclass(frozen=True)

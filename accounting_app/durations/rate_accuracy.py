@@ -9,6 +9,7 @@ import numpy as np
 from cluster_app.models import Node
 from estimation.accuracy import Accuracy, accuracy_of
 from jobs_app.models import Attempt
+from jobs_app.models.attempt import OF_MEASURED_RATE
 
 MOST_READ = 10_000
 """Of the attempts that ended last: many report no progress."""
@@ -44,7 +45,7 @@ def _ended_attempts() -> list[Attempt]:
     """Ended attempts with a measured rate of one batch, the newest end first."""
     last = Attempt.objects.filter(ended_at__isnull=False).order_by("-ended_at").values("pk")[:MOST_READ]
     told = Attempt.objects.filter(pk__in=last, reports__gte=LEAST_REPORTS, rate__gt=0, batch_changes=0)
-    columns = ("rate_source", "rate", "step_worth", "nodes", "first_step", "first_step_at", "step", "step_at")
+    columns = ("rate_source", "rate", "step_worth", "nodes", *OF_MEASURED_RATE)
     return list(told.exclude(rate_source="").only(*columns).order_by("-ended_at")[:MOST_JUDGED])
 
 

@@ -14,6 +14,7 @@ from database.bulk_insert import insert_many
 from database.bulk_update import rewrite
 from estimation.gpu_speeds import GpuRuns, gpu_speeds
 from jobs_app.models import Attempt, GpuClaim
+from jobs_app.models.attempt import OF_MEASURED_RATE
 
 EVERY_S = 600
 WINDOW = timedelta(days=30)
@@ -133,9 +134,11 @@ def _tells(gpu: KnownSpeed, began: datetime) -> bool:
 
 
 def _attempts(now: datetime) -> list[Attempt]:
+    """Attempts of one batch: the rate of another batch tells nothing of a GPU."""
     told = Attempt.objects.filter(reports__gte=LEAST_REPORTS, step_at__isnull=False, first_step_at__isnull=False)
+    told = told.filter(batch_changes=0)
     columns = ("job", "gpu_type", "gpu_count", "nodes", "engine", "devices", "batch_size", "started_at")
-    more = ("cpus_per_gpu", "memory_per_gpu_mib", "first_step", "first_step_at", "step", "step_at")
+    more = ("cpus_per_gpu", "memory_per_gpu_mib", *OF_MEASURED_RATE)
     rows = told.select_related("job").only(*columns, *more, "job__team", "job__workload")
     live = rows.exclude(state=Attempt.State.ENDED).order_by("-pk")[:MOST_RUNS]
     ended = rows.filter(ended_at__gt=now - WINDOW).order_by("-ended_at")[:MOST_RUNS]

@@ -5,10 +5,10 @@ from typing import Self
 
 import numpy as np
 
+from allocation.demands import MIB_PER_GIB
 from allocation.types import Bools, Floats, Ints
 
 ROUNDING = 1e-6
-MIB_PER_GIB = 1024
 UNITS = np.array([1, MIB_PER_GIB])
 """CPUs and MiB, in which floors are whole, in CPUs and GiB."""
 
@@ -32,14 +32,24 @@ def proportional_shares(capacity: Floats, node_gpus: Ints) -> Floats:
 
 
 def floors(gpus: Ints, fixed: Floats, capacity: Floats, node_gpus: Ints) -> Floats:
-    """Floor (m, 2) of each job: what it fixes (m, 2), 0 being nothing, else the share of a GPU on its poorest node.
+    """Floor (m, 2) of each job: what it fixes (m, 2), 0 being nothing, else the share of a GPU on its poorest node."""
+    return floors_of(gpus, fixed, shares_left(gpus, fixed, capacity, node_gpus))
 
-    That share is the proportional one, or less where jobs fix more than theirs and leave less. It is whole CPUs and
-    whole MiB, and idle GPUs keep it, so that the floors of all jobs fit where the fixed amounts do.
+
+def shares_left(gpus: Ints, fixed: Floats, capacity: Floats, node_gpus: Ints) -> Floats:
+    """Share (N, 2) of a GPU on each node.
+
+    It is the proportional one, or less where jobs fix more than theirs and leave less. It is whole CPUs and whole MiB,
+    and idle GPUs keep it, so that the floors of all jobs fit where the fixed amounts do.
     """
     rest = np.maximum(node_gpus[:, None] - gpus.T @ (fixed > 0), 1)
     left = np.maximum(capacity - gpus.T @ fixed, 0) / rest
-    share = np.floor(np.minimum(proportional_shares(capacity, node_gpus), left) * UNITS) / UNITS
+    share: Floats = np.floor(np.minimum(proportional_shares(capacity, node_gpus), left) * UNITS) / UNITS
+    return share
+
+
+def floors_of(gpus: Ints, fixed: Floats, share: Floats) -> Floats:
+    """What each job fixes (m, 2), 0 being nothing, else the share (N, 2) of its poorest node."""
     poorest = np.array([share[row > 0].min(axis=0) for row in gpus]).reshape(-1, 2)
     return np.where(fixed > 0, fixed, poorest)
 

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 
 from allocation.decision import Decision
-from allocation.gangs import servable_gpus
 from allocation.inventory import Inventory
 from allocation.problem import Problem
 from allocation.quota_lending import NO_LIMIT, TypeQuotas
@@ -127,10 +126,11 @@ def left_on_nodes(inventory: Inventory, owner: Ints) -> tuple[Floats, Floats, Fl
     """GPUs, CPUs and MiB left on each node (N,) once each GPU (G,) has its owner."""
     taken, N = owner >= 0, len(inventory.node_type)
     nodes, rows = inventory.gpu_node[taken], owner[taken]
+    cpus, memory_mib = inventory.booked(rows, nodes)
     return (
         np.bincount(inventory.gpu_node[~taken], minlength=N).astype(float),
-        inventory.node_cpus - np.bincount(nodes, inventory.cpus_per_gpu[rows], N),
-        inventory.node_memory_mib - np.bincount(nodes, inventory.memory_per_gpu_mib[rows], N),
+        inventory.node_cpus - np.bincount(nodes, cpus, N),
+        inventory.node_memory_mib - np.bincount(nodes, memory_mib, N),
     )
 
 
@@ -448,10 +448,6 @@ class _PlannedRound:
 
     def _blocks(self, i: int) -> Ints:
         """GPUs that each node (N,) could still serve to job i."""
-        gpus, *others = self._node_left
-        return servable_gpus(
-            np.where(self.inventory.open_to(i), gpus, 0),
-            *others,
-            cpus_per_gpu=float(self.inventory.cpus_per_gpu[i]),
-            memory_per_gpu_mib=float(self.inventory.memory_per_gpu_mib[i]),
-        )
+        free, cpus, memory_mib = self._node_left
+        gpus = np.where(self.inventory.open_to(i), free, 0).astype(np.int64)
+        return self.inventory.servable(i, np.arange(len(gpus)), gpus=gpus, cpus=cpus, memory_mib=memory_mib)

@@ -9,7 +9,7 @@ from typing import Self
 
 import numpy as np
 
-from allocation.gangs import servable_gpus
+from allocation.demands import MIB_PER_GIB, DemandBooks
 from allocation.inventory import Inventory
 from allocation.problem import Problem
 from allocation.quotas import Quotas
@@ -18,18 +18,24 @@ from allocation.rounds.node_order import NodeOrder
 from allocation.rounds.relabelling import relabelled
 from allocation.types import Bools, Floats, Ints
 
+NODES_PER_ROW = 25
+"""With more nodes for each row of the same demand, a heap of all nodes takes longer than a search for each row."""
+
 
 def place_gangs(problem: Problem, assignment: Ints, inventory: Inventory, owner: Ints | None = None) -> Ints:
     """Place the gang of each assigned row beside those that own GPUs (G,) already; return the owner of each GPU (G,).
 
     Jobs that keep their configuration stay where they are; the others follow, the largest gang first, on those of the
-    nodes that hold them which they prefer (`allocation.rounds.node_order`), of these on those without slow GPUs, and of
-    these on the tightest: a gang is lost with the first of its nodes, and is as fast as its slowest GPU [1]_. Jobs that
-    are short of slack choose before larger gangs. A row gets its whole gang or nothing.
+    nodes that hold them which they prefer (`allocation.rounds.node_order`), of these on those without slow GPUs, of
+    these on those that have the CPUs and the memory that it would like to have (`allocation.demands`) [2]_, and of
+    these on the tightest: a gang is lost with the first of its nodes, and is as fast as its slowest GPU [1]_. Of gangs
+    of one size the one with the largest demand chooses first. Jobs that are short of slack choose before larger gangs.
+    A row gets its whole gang or nothing.
 
     References
     ----------
     .. [1] Jain et al., arXiv 2408.11919, "PAL: A Variability-Aware Policy for Scheduling ML Workloads in GPU Clusters".
+    .. [2] Mohan et al., OSDI 2022, "Looking Beyond GPUs for DNN Scheduling on Multi-Tenant Clusters", section 4.2.
     """
     order = NodeOrder.of(problem, assignment, inventory)
     placement = _Placement.start(problem, assignment, inventory, owner, order)
@@ -85,6 +91,7 @@ class _Placement:
     held: "_Groups"  # GPUs that a row holds now
     on_node: "_Groups"  # GPUs of a node
     order: NodeOrder | None  # that rows prefer; None where nothing is placed anew
+    demands: DemandBooks | None  # None: CPUs and memory are those that rows ask for
 
     @classmethod
     def start(
@@ -94,8 +101,10 @@ class _Placement:
         inventory: Inventory,
         owner: Ints | None,
         order: NodeOrder | None = None,
+        *,
+        settle: bool = True,
     ) -> Self:
-        """Placement in which only the rows that stay have their GPUs."""
+        """Placement in which only rows that own GPUs have theirs and, if it is to `settle`, the rows that stay."""
         m, N = len(assignment), len(inventory.node_type)
         placement = cls(
             problem=problem,
@@ -112,13 +121,15 @@ class _Placement:
             held=_Groups.of(inventory.holder, m),
             on_node=_Groups.of(inventory.gpu_node, N),
             order=order,
+            demands=_books_of(inventory, assignment),
         )
-        placement._settle(owner)
+        if owner is not None:
+            placement._give_all(owner)
+        if settle:
+            placement._settle(owner)
         return placement
 
     def _settle(self, owner: Ints | None) -> None:
-        if owner is not None:
-            self._give_all(owner)
         picked = (self.assignment >= 0) & (self.assignment == self.problem.held)
         whole = self.problem.locked | (self.sizes == self.problem.gpus[self.assignment])
         stay = picked & whole & (self.sizes > 0) & ~self.has
@@ -141,8 +152,11 @@ class _Placement:
         self.free -= np.bincount(nodes, minlength=N)
         self.vacant -= np.bincount(nodes[self.inventory.vacant[taken]], minlength=N)
         self.free_by_class -= self.inventory.by_slow_class(taken)
-        self.cpus -= np.bincount(nodes, self.inventory.cpus_per_gpu[rows], N)
-        self.memory_mib -= np.bincount(nodes, self.inventory.memory_per_gpu_mib[rows], N)
+        cpus, memory_mib = self.inventory.booked(rows, nodes)
+        self.cpus -= np.bincount(nodes, cpus, N)
+        self.memory_mib -= np.bincount(nodes, memory_mib, N)
+        if self.demands is not None:
+            self.demands.take(rows, nodes, self.inventory.holder[taken] == rows)
 
     def fill(self, rows: Ints) -> None:
         """Place the configurations of these rows: those that not all nodes may serve before the others."""
@@ -165,11 +179,27 @@ class _Placement:
                 self._fill_in_turn(rivals)
 
     def _rivals(self, rows: Ints) -> list[Ints]:
-        """Split rows by the nodes that they prefer and the type that they want, if none wants nodes of several."""
+        """Split rows by the nodes that they prefer, the type that they want, if none wants several, and demand."""
         uses = self.problem.usage[:, self.assignment[rows]] > 0
         lone = (uses.sum(axis=0) == 1).all()
         of_types = [rows[of_type] for of_type in uses if of_type.any()] if lone else [rows]
-        return [some for of_type in of_types for some in self._by_order(of_type)]
+        by_order = [some for of_type in of_types for some in self._by_order(of_type)]
+        return [alike for some in by_order for alike in self._by_demand(some)]
+
+    def _by_demand(self, rows: Ints) -> list[Ints]:
+        """Split rows by demand, the largest first; where CPUs may be too few for some, one by one, as they came."""
+        if self.demands is None:
+            return [rows]
+        return self.demands.alike(rows) if self._is_ample(rows) else [rows[i : i + 1] for i in range(rows.size)]
+
+    def _is_ample(self, rows: Ints) -> bool:
+        """Whether none of these rows asks for CPUs or memory, and what engines book is there for each GPU."""
+        if self.inventory.cpus_per_gpu[rows].any() or self.inventory.memory_per_gpu_mib[rows].any():
+            return False
+        if self.inventory.node_least is None:
+            return True
+        left = np.column_stack([self.cpus, self.memory_mib])
+        return bool((left >= self.free[:, None] * self.inventory.node_least).all())
 
     def _by_order(self, rows: Ints) -> list[Ints]:
         """Split rows by the nodes that they prefer."""
@@ -191,6 +221,8 @@ class _Placement:
         if np.count_nonzero(self.problem.usage[:, k]) > 1 or self.problem.gpus[k] % self.problem.nodes[k]:
             return False
         several = self.problem.nodes[k] > 1
+        if self.demands is not None and rows.size * NODES_PER_ROW < len(self.free):
+            return False
         if (self.assignment[rows] != k).any() or (several and self.inventory.uneven[rows].any()):
             return False
         if several and self.inventory.domains:
@@ -204,31 +236,25 @@ class _Placement:
         count = int(self.problem.nodes[k])
         each, of_type = int(self.problem.gpus[k]) // count, self.problem.usage[self.inventory.node_type, k] > 0
         rank = self._orders.rank[self._orders.order[rows[0]]]
-        nodes = [self._tightness(v, each, rank) for v in np.flatnonzero(of_type & (self.free >= each)).tolist()]
+        some = int(rows[0])  # rows that are served here have the same demand
+        nodes = [self._tightness(some, v, each, rank) for v in np.flatnonzero(of_type & (self.free >= each)).tolist()]
         heapify(nodes)
         idle = self._idle_of(of_type)
         for i in rows.tolist():
-            seen, best = list[tuple[int, int, int, int, int]](), list[int]()
+            seen, best = list[tuple[int, ...]](), list[int]()
             while nodes and len(best) < count:
                 seen.append(heappop(nodes))
                 best += [seen[-1][-1]] if self._serves(i, seen[-1][-1], each) else []
             if len(best) == count:
                 self.give(i, np.array([idle[v].pop() for v in best for _ in range(each)]))
-                seen = [self._tightness(v, each, rank) for *_, v in seen if self.free[v] >= each]
+                seen = [self._tightness(some, v, each, rank) for *_, v in seen if self.free[v] >= each]
             for node in seen:
                 heappush(nodes, node)
 
     def moving(self, rows: Ints) -> "_Placement":
         """Placement in which these rows may move, if that places more of them and drops none."""
         movers = rows[self.has[rows] & ~self.problem.locked[rows]]
-        other = _Placement.start(
-            self.problem,
-            np.full_like(self.assignment, -1),
-            self.inventory,
-            np.where(np.isin(self.owner, movers), -1, self.owner),
-            self.order,
-        )
-        other.assignment = self.assignment
+        other = self._with(np.where(np.isin(self.owner, movers), -1, self.owner))
         other.fill(rows)
         better = not (self.has & ~other.has).any() and other.has.sum() > self.has.sum()
         return other if better else self
@@ -236,10 +262,11 @@ class _Placement:
     def with_few_moves(self) -> "_Placement":
         """The same placement after contents of equal nodes are exchanged so that most jobs keep their nodes."""
         stays = (self.assignment >= 0) & (self.assignment == self.problem.held)
-        owner = relabelled(self.owner, self.inventory, stays, self.problem.locked)
-        same = _Placement.start(self.problem, np.full_like(self.assignment, -1), self.inventory, owner, self.order)
-        same.assignment = self.assignment
-        return same
+        return self._with(relabelled(self.owner, self.inventory, stays, self.problem.locked))
+
+    def _with(self, owner: Ints) -> "_Placement":
+        """Placement of the same assignment in which these own the GPUs (G,)."""
+        return _Placement.start(self.problem, self.assignment, self.inventory, owner, self.order, settle=False)
 
     def _idle_of(self, nodes: Bools) -> dict[int, list[int]]:
         """GPUs of these nodes (N,) without an owner, by node, to be popped: vacant ones first, then the fastest."""
@@ -250,10 +277,11 @@ class _Placement:
             idle[node].append(gpu)
         return idle
 
-    def _tightness(self, node: int, gang: int, rank: Ints) -> tuple[int, int, int, int, int]:
-        """Sort key of a node: GPUs to vacate for the gang, its rank (N,), how slow it is, free GPUs, index."""
+    def _tightness(self, i: int, node: int, gang: int, rank: Ints) -> tuple[int, ...]:
+        """Sort key of a node: GPUs to vacate for the gang, rank (N,), how slow, short of CPUs, free GPUs, index."""
         slow = self._slowness_of(node, gang) if self.inventory.slow_classes > 1 else 0
-        return max(gang - int(self.vacant[node]), 0), int(rank[node]), slow, int(self.free[node]), node
+        short = 0 if self.demands is None else int(self.demands.shortage(i, np.array([node]), gang)[0])
+        return max(gang - int(self.vacant[node]), 0), int(rank[node]), slow, short, int(self.free[node]), node
 
     def _slowness(self, nodes: Ints, gang: int) -> Ints:
         """How slow a gang is on its fastest GPUs of each node that has enough: the class of the slowest of them."""
@@ -276,8 +304,7 @@ class _Placement:
         np.subtract.at(self.vacant, nodes[self.inventory.vacant[gpus]], 1)
         if self.inventory.slow_classes > 1:
             np.subtract.at(self.free_by_class, (nodes, self.inventory.slow_class[gpus]), 1)
-        np.subtract.at(self.cpus, nodes, self.inventory.cpus_per_gpu[i])
-        np.subtract.at(self.memory_mib, nodes, self.inventory.memory_per_gpu_mib[i])
+        self._book(i, gpus, nodes)
 
     def _give_one(self, i: int, gpu: int) -> None:
         node = self.inventory.gpu_node[gpu]
@@ -285,12 +312,25 @@ class _Placement:
         self.vacant[node] -= self.inventory.vacant[gpu]
         if self.inventory.slow_classes > 1:
             self.free_by_class[node, self.inventory.slow_class[gpu]] -= 1
-        self.cpus[node] -= self.inventory.cpus_per_gpu[i]
-        self.memory_mib[node] -= self.inventory.memory_per_gpu_mib[i]
+        if self.inventory.node_least is None and self.demands is None:  # NumPy's calls would take longer
+            self.cpus[node] -= self.inventory.cpus_per_gpu[i]
+            self.memory_mib[node] -= self.inventory.memory_per_gpu_mib[i]
+            return
+        self._book(i, np.array([gpu]), np.array([node]))
+
+    def _book(self, i: int, gpus: Ints, nodes: Ints) -> None:
+        """Take CPUs and memory for these GPUs from the nodes beside them."""
+        rows = np.full(gpus.size, i)
+        cpus, memory_mib = self.inventory.booked(rows, nodes)
+        np.subtract.at(self.cpus, nodes, cpus)
+        np.subtract.at(self.memory_mib, nodes, memory_mib)
+        if self.demands is not None:
+            self.demands.take(rows, nodes, self.inventory.holder[gpus] == i)
 
     def _serves(self, i: int, node: int, gang: int) -> bool:
         """Whether a node that has the GPUs has the CPUs and the memory, too."""
-        needs = self.inventory.cpus_per_gpu[i] > 0 or self.inventory.memory_per_gpu_mib[i] > 0
+        asks = self.inventory.cpus_per_gpu[i] > 0 or self.inventory.memory_per_gpu_mib[i] > 0
+        needs = asks or self.inventory.node_least is not None
         return not (needs or self.inventory.restricted[i]) or bool(self._servable(i, np.array([node]))[0] >= gang)
 
     def feeds(self, i: int, gpus: Ints) -> bool:
@@ -305,13 +345,8 @@ class _Placement:
 
     def _fed(self, i: int, nodes: Ints) -> Ints:
         """GPUs without an owner for which each node has the CPUs and the memory."""
-        return servable_gpus(
-            self.free[nodes],
-            self.cpus[nodes],
-            self.memory_mib[nodes],
-            cpus_per_gpu=float(self.inventory.cpus_per_gpu[i]),
-            memory_per_gpu_mib=float(self.inventory.memory_per_gpu_mib[i]),
-        )
+        cpus, memory_mib = self.cpus[nodes], self.memory_mib[nodes]
+        return self.inventory.servable(i, nodes, gpus=self.free[nodes], cpus=cpus, memory_mib=memory_mib)
 
     def _find(self, i: int) -> Ints | None:
         """GPUs for the configuration of job i in one domain, or None."""
@@ -357,8 +392,10 @@ class _Placement:
         vacated = np.maximum(each - self.vacant[fit] - mine, 0)
         rank = self._orders.rank[self._orders.order[i]][fit]
         keys = [fit, self.free[fit], rank, vacated, -mine]
+        if self.demands is not None:
+            keys.insert(2, self.demands.shortage(i, fit, each))
         if self.inventory.slow_classes > 1:
-            keys.insert(2, self._slowness(fit, each))
+            keys.insert(-3, self._slowness(fit, each))
         best = np.lexsort(keys)[:count]
         return [(int(v), each) for v in fit[best]]
 
@@ -369,6 +406,14 @@ class _Placement:
         order = np.lexsort((idle, slow, ~self.inventory.vacant[idle], ~held))
         chosen: Ints = idle[order[:count]]
         return chosen
+
+
+def _books_of(inventory: Inventory, assignment: Ints) -> DemandBooks | None:
+    if inventory.demands is None:
+        return None
+    capacity = np.column_stack([inventory.node_cpus, inventory.node_memory_mib / MIB_PER_GIB])
+    asked = np.column_stack([inventory.cpus_per_gpu, inventory.memory_per_gpu_mib / MIB_PER_GIB])
+    return DemandBooks.start(inventory.demands, assignment, capacity=capacity, asked=asked)
 
 
 def _fewest(nodes: Ints, most: Ints, gang: int) -> list[tuple[int, int]] | None:

@@ -75,6 +75,7 @@ class PairRows:
             cpus_per_gpu=needs[0],
             memory_per_gpu_mib=needs[1],
             uneven=inventory.uneven[first] & inventory.uneven[second],
+            demands=None,  # of two jobs that share GPUs nobody knows what more CPUs gain
         )
 
     def quotas(self, quotas: Quotas) -> Quotas:

@@ -1,5 +1,8 @@
 """Engines, which run attempts."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from django.db import models
 from django.db.models import Q
 
@@ -67,3 +70,15 @@ LOCAL_ENGINE = "local"
 SERVERS_ENGINE = "servers"
 """Name of the engine of the site's own servers, which the first of them adds."""
 WITH_AGENTS = (Engine.Kind.AGENT, Engine.Kind.SERVERS)
+
+
+def booked_per_gpu(kind: str, options: Mapping[str, Any]) -> tuple[int, int]:
+    """CPUs and MiB that an engine books for each GPU of a job at least; (0, 0): it books nothing.
+
+    Slurm gives a job the CPU that its task runs on, and what the site's options say.
+    """
+    if kind != Engine.Kind.SLURM:
+        return 0, 0
+    asked = (options.get(name) for name in ("cpus_per_gpu", "memory_mib_per_gpu"))
+    cpus, memory_mib = (number if type(number) is int and number > 0 else 0 for number in asked)
+    return max(cpus, 1), memory_mib

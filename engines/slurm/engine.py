@@ -218,4 +218,5 @@ def _node_report(node: SlurmNode, foreign: Use) -> NodeReport:
         foreign_gpus=foreign.gpus,
         foreign_cpus=foreign.cpus,
         foreign_memory_mib=foreign.memory_mib,
+        cpus_per_core=node.cpus_per_core,
     )

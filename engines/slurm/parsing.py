@@ -1,7 +1,7 @@
 """Slurm's texts: nodes and jobs as its commands print them, and its reasons in words. Pure."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from engines.protocol import NodeState, SiteReason
@@ -68,6 +68,8 @@ class SlurmNode:
     """The reason that an administrator, or Motley, gave Slurm."""
     partitions: frozenset[str]
     flags: frozenset[str]
+    cpus_per_core: int = 1
+    """A core is given to one job alone, with all of its threads."""
 
     @property
     def gpu_type(self) -> str:
@@ -244,7 +246,15 @@ def parse_node(line: str) -> SlurmNode:
         note=note,
         partitions=frozenset(fields.get("Partitions", "").split(",")),
         flags=flags,
+        cpus_per_core=_cpus_per_core(fields),
     )
+
+
+def _cpus_per_core(fields: Mapping[str, str]) -> int:
+    """Threads of a core, where these are what Slurm counts as CPUs; 1 where it counts cores."""
+    cores = int(fields.get("Sockets", 0)) * int(fields.get("CoresPerSocket", 0))
+    threads = int(fields.get("ThreadsPerCore", 1))
+    return threads if cores and int(fields["CPUTot"]) >= cores * threads else 1
 
 
 def parse_gpus(gres: str) -> dict[str, int]:

@@ -10,6 +10,7 @@ import numpy as np
 from cluster_app.models import Node
 from estimation.types import Floats
 from forecast.latest_event import latest_of
+from insight_app.explain.remaining_work import seconds_left
 from insight_app.start_forecasts.showing import Interval, ShownForecast, read_forecasts
 from insight_app.start_forecasts.wording import format_interval
 from jobs_app.models import Attempt, Job
@@ -94,14 +95,12 @@ def _expected_end(attempt: Attempt, now: datetime) -> datetime | None:
     """Time at which the job's steps are done at the measured, else the expected rate, or its time limit if sooner."""
     if attempt.stopping_at:
         return _grace_end(attempt, now)
-    ends = [seconds for seconds in (_work_left_s(attempt), _time_left_s(attempt, now)) if seconds is not None]
+    ends = [
+        seconds
+        for seconds in (seconds_left(attempt.job.work, attempt), _time_left_s(attempt, now))
+        if seconds is not None
+    ]
     return now + timedelta(seconds=max(0.0, min(ends))) if ends else None
-
-
-def _work_left_s(attempt: Attempt) -> float | None:
-    rate = attempt.measured_rate or attempt.own_rate
-    left = attempt.job.work.own_steps_left
-    return None if left is None or not rate else left / rate
 
 
 def _time_left_s(attempt: Attempt, now: datetime) -> float | None:

@@ -11,6 +11,7 @@ from cluster_app.models import LOST_AFTER, Node
 from estimation.checkpoint_plan import CheckpointTerms, daly_interval, with_notice
 from estimation.interrupted_work import Duration, Interruptions, duration_of, expected_loss
 from estimation.types import Floats
+from insight_app.explain.remaining_work import seconds_left
 from insight_app.explain.restart_cost import restart_cost
 from insight_app.start_forecasts.showing import read_forecast
 from jobs_app.models import Attempt, Job
@@ -94,7 +95,7 @@ def outlook_of(
     stay = with_notice(terms.interruptions, cost_s)._replace(mean_down_s=LOST_AFTER.total_seconds())
     lost_every_s = 1 / stay.loss_rate if stay.loss_rate else float("inf")
     interval_s = daly_interval(cost_s, lost_every_s)
-    work_s = _work_left_s(job, attempt)
+    work_s = seconds_left(job.work, attempt)
     segments = None if work_s is None else _segments(work_s, interval_s, cost_s)
     left = None if segments is None else _duration(segments, restore_s, stay)
     return CheckpointOutlook(
@@ -120,12 +121,6 @@ def _duration(segments: Floats, restore_s: float, stay: Interruptions) -> Durati
     with np.errstate(over="ignore", invalid="ignore"):
         left = duration_of(segments, restore_s, stay)
     return left if isfinite(left.mean_s + left.variance) else None
-
-
-def _work_left_s(job: Job, attempt: Attempt) -> float | None:
-    rate = attempt.measured_rate or attempt.own_rate
-    left = job.work.own_steps_left
-    return None if left is None or not rate else left / rate
 
 
 def _restore_s(job: Job, attempts: Sequence[Attempt]) -> float:

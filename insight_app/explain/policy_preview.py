@@ -18,7 +18,7 @@ from scheduler_app.policy.settings import validated_parameters
 from scheduler_app.round.commit import changes_of
 from scheduler_app.round.inputs import InputRows, read_input_rows
 from scheduler_app.round.job_options import Timing
-from scheduler_app.round.run_round import decide, ids_set_aside, snapshot_without, timing_for
+from scheduler_app.round.run_round import decide, ids_set_aside, snapshot_without, timing_for, with_cpu_curves
 from scheduler_app.round.snapshot import Snapshot
 
 MOST_LISTED = 100
@@ -89,7 +89,7 @@ def _limited(timing: Timing) -> Timing:
 
 
 def _fates(rows: InputRows, timing: Timing, setting: PolicySetting, aside: Collection[UUID]) -> dict[str, PreviewedJob]:
-    snapshot, _ = snapshot_without(aside, rows, timing)
+    snapshot, _ = snapshot_without(aside, with_cpu_curves(rows, setting), timing)
     if not snapshot.jobs:
         return {}
     return dict(fates_of(snapshot, decide(snapshot, setting.policy, setting.parameters)))

@@ -13,6 +13,7 @@ from estimation.boosted_durations import DurationEstimator
 from estimation.duration_features import Submission
 from estimation.durations import Basis, DurationEstimate, JobTraits
 from estimation.estimate import HIGH, LOW
+from estimation.training_work import TrainingWork
 from jobs_app.models import Attempt, Job, JobDependency
 from jobs_app.models.job import JobArray
 from scheduler_app.round.arrays import duration_of
@@ -94,8 +95,8 @@ def _of_steps(job: Job, live: Attempt | None, forecast: DurationForecast | None)
     work = job.work
     if work.own_steps_left is None or not work.total:
         return None
-    if live is not None and (rate := live.measured_rate or live.own_rate):
-        seconds = work.own_steps_left / rate
+    if live is not None and (left_s := seconds_left(work, live)) is not None:
+        seconds = left_s
     elif forecast is not None and forecast.submission_basis == Basis.DECLARED and forecast.submission_s is not None:
         seconds = forecast.submission_s * (1 - work.done / work.total)
     else:
@@ -103,6 +104,18 @@ def _of_steps(job: Job, live: Attempt | None, forecast: DurationForecast | None)
     basis, says = (Basis.DECLARED, "declares") if job.steps_in_all == job.total_steps else (Basis.REPORTED, "reports")
     detail = f"from the steps it {says}{_at_what_rate(live)}"
     return RemainingWork(seconds, seconds, seconds, basis, 0, live is not None, detail)
+
+
+def seconds_left(work: TrainingWork, attempt: Attempt) -> float | None:
+    """Time for the steps that are left at the measured, else the expected rate; None: one of the two is not known.
+
+    The measured rate counts steps of its present batch, the expected one those of the initial batch.
+    """
+    if work.own_steps_left is None or work.left is None:
+        return None
+    if rate := attempt.measured_rate:
+        return work.own_steps_left / rate
+    return work.left / attempt.rate if attempt.rate else None
 
 
 def _at_what_rate(live: Attempt | None) -> str:

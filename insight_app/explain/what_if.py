@@ -167,7 +167,9 @@ class PlannedRound:
         """Whether a gang of this size fits on the type's remaining GPUs, CPUs and memory."""
         inventory, fewest = self.snapshot.inventory, fewest_uneven_nodes if row.uneven_gang else fewest_nodes
         left = left_on_nodes(inventory, self.plan.owner)
-        blocks = servable_gpus(*left, cpus_per_gpu=row.cpus_per_gpu, memory_per_gpu_mib=row.memory_per_gpu_mib)
+        least = np.zeros((len(left[0]), 2)) if inventory.node_least is None else inventory.node_least
+        cpus, memory_mib = np.maximum((row.cpus_per_gpu, row.memory_per_gpu_mib), least).T
+        blocks = servable_gpus(*left, cpus_per_gpu=cpus, memory_per_gpu_mib=memory_mib)
         usable = (inventory.node_type == self.snapshot.types.index(kind)) & np.array(self.with_storage(row))
         at_one_engine = [usable & nodes for nodes in inventory.domains] or [usable]
         return any(fewest(blocks[nodes].tolist(), gpus) is not None for nodes in at_one_engine)

@@ -96,6 +96,8 @@ class StoredProgress(NamedTuple):
     """As Motley set it; 0: it did not."""
     reported_batch: int
     batch_changes: int
+    batch_step: int | None
+    batch_step_at: datetime | None
     number: int
     checkpoint_at: datetime | None
     links: dict[str, str]
@@ -154,13 +156,14 @@ def _work(before: StoredProgress, now: ProgressDelta, noises: Mapping[UUID, tupl
 def _write_attempts(fresh: Fresh) -> None:
     fields = (
         *("reports", "loss", "first_step", "first_step_at", "step", "step_at", "checkpoint_s", "checkpoint_at"),
-        *("reported_batch", "batch_changes"),
+        *("reported_batch", "batch_changes", "batch_step", "batch_step_at"),
     )
     rows = {
         old.pk: (
             *(now.reports, now.loss, now.first_step, now.first_at, now.step, now.at),
             *(now.checkpoint_s, now.checkpoint_at),
             *(_batch_of(old, now), old.batch_changes + _has_changed(old, now)),
+            *((now.step, now.at) if _has_changed(old, now) else (old.batch_step, old.batch_step_at)),
         )
         for old, now in fresh
     }

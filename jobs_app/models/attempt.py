@@ -141,6 +141,10 @@ class Attempt(models.Model):
 
     first_step = models.PositiveBigIntegerField(null=True, blank=True)
     first_step_at = models.DateTimeField(null=True, blank=True)
+    batch_step = models.PositiveBigIntegerField(
+        null=True, blank=True, help_text="Step of the first report with its present batch; empty: the first of all."
+    )
+    batch_step_at = models.DateTimeField(null=True, blank=True)
     step = models.PositiveBigIntegerField(null=True, blank=True)
     session_at = models.DateTimeField(null=True, blank=True, help_text="When a session in it was last in use.")
     step_at = models.DateTimeField(null=True, blank=True)
@@ -238,12 +242,17 @@ class Attempt(models.Model):
 
     @property
     def measured_rate(self) -> float | None:
-        """Measured steps/s from the first to the last progress report; None before the second."""
-        if not (self.step_at and self.first_step_at and self.step_at > self.first_step_at):
+        """Measured steps/s with its present batch, until the last progress report; None before its second."""
+        step, at = self.first_step, self.first_step_at
+        if self.batch_step_at is not None:
+            step, at = self.batch_step, self.batch_step_at
+        if not (self.step_at and at and self.step_at > at):
             return None
-        return ((self.step or 0) - (self.first_step or 0)) / (self.step_at - self.first_step_at).total_seconds()
+        return max((self.step or 0) - (step or 0), 0) / (self.step_at - at).total_seconds()  # it may have gone back
 
 
+OF_MEASURED_RATE = ("first_step", "first_step_at", "batch_step", "batch_step_at", "step", "step_at")
+"""Columns that `Attempt.measured_rate` needs."""
 ROUGH = (Attempt.RateSource.ESTIMATED, Attempt.RateSource.COMPLETED)
 """Sources of rates that are known by other GPUs alone: a third digit would mean nothing."""
 

@@ -13,6 +13,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import numpy as np
 
 from allocation.decision import Decision, Status
+from allocation.demands import Demands
 from allocation.inventory import Inventory
 from allocation.plan_round import Plan
 from allocation.problem import Problem
@@ -24,7 +25,14 @@ from scheduler_app.round.snapshot import Snapshot
 
 log = logging.getLogger(__name__)
 
-PARTS: dict[str, type[Any]] = {"problem": Problem, "inventory": Inventory, "quotas": Quotas, "type_quotas": TypeQuotas}
+PARTS: dict[str, type[Any]] = {
+    "problem": Problem,
+    "inventory": Inventory,
+    "quotas": Quotas,
+    "type_quotas": TypeQuotas,
+    "demands": Demands,
+}
+OPTIONAL = ("type_quotas", "demands")
 LEVEL = 2
 """Compression level of zlib: level 6 takes twice as long for 4 % fewer bytes."""
 KEPT_UNPACKED = 2
@@ -85,6 +93,7 @@ def unpack(blob: bytes) -> Archived:
     words = json.loads(arrays["words"].tobytes())
     parts: dict[str, Any] = {part: _part(part, arrays) for part in PARTS}
     parts["quotas"] = replace(parts["quotas"], by_type=parts.pop("type_quotas"))
+    parts["inventory"] = replace(parts["inventory"], demands=parts.pop("demands"))
     names: dict[str, Any] = {
         name: tuple(words[name]) if isinstance(words[name], list) else words[name] for name in NAMES
     }
@@ -130,10 +139,14 @@ def is_damaged(record: Round) -> bool:
 
 
 def _parts(snapshot: Snapshot) -> dict[str, Any]:
-    """The snapshot's parts that have columns; type quotas only where there are any."""
-    quotas, by_type = replace(snapshot.quotas, by_type=None), snapshot.quotas.by_type
-    parts = {"problem": snapshot.problem, "inventory": snapshot.inventory, "quotas": quotas}
-    return parts if by_type is None else parts | {"type_quotas": by_type}
+    """The snapshot's parts that have columns; type quotas and demands only where there are any."""
+    optional = dict(zip(OPTIONAL, (snapshot.quotas.by_type, snapshot.inventory.demands), strict=True))
+    return {
+        "problem": snapshot.problem,
+        "inventory": replace(snapshot.inventory, demands=None),
+        "quotas": replace(snapshot.quotas, by_type=None),
+        **{name: part for name, part in optional.items() if part is not None},
+    }
 
 
 def _evidence(arrays: Mapping[str, Any]) -> Evidence:
@@ -147,6 +160,6 @@ def _part(part: str, arrays: Mapping[str, Any]) -> Any:
     """One of the snapshot's parts; columns of the problem that the archive lacks have their defaults."""
     names = [field.name for field in fields(PARTS[part]) if f"{part}.{field.name}" in arrays]
     columns = {name: arrays[f"{part}.{name}"] for name in names}
-    if part == "type_quotas" and not columns:
+    if part in OPTIONAL and not columns:
         return None
     return Problem.of(**columns) if part == "problem" else PARTS[part](**columns)

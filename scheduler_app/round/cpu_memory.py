@@ -1,48 +1,49 @@
 """CPUs and memory of a round's attempts by Synergy-TUNE, on the GPUs that its plan gives them.
 
-What CPUs gain a job is what it declares, else what was measured of its workload; only `read_cpu_curves` reads.
+What CPUs gain a job is what it declares, else what was measured of its workload. Pure.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
-from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
 import numpy as np
-from django.utils import timezone
 
-from allocation.cpu_memory.sensitivity import CPUS, MEMORY, Storage, best_case_demand, sensitivity_of_curve
+from allocation.cpu_memory.sensitivity import CPUS, MEMORY
 from allocation.cpu_memory.tune import (
-    MIB_PER_GIB,
     ROUNDING,
     UNITS,
     Shares,
     floors,
+    floors_of,
     largest_amounts,
     largest_demand_first,
     raise_shares,
+    shares_left,
     tune,
 )
+from allocation.demands import MIB_PER_GIB
 from allocation.plan_round import Plan
 from allocation.types import Bools, Floats, Ints
-from estimation.cpu_curve import CpuSample, cpu_curve, with_next_trial
-from jobs_app.models import Attempt, CpuRate
-from scheduler_app.round.inputs import AttemptRow, DeclaredSensitivity, InputRows, JobRow
+from jobs_app.models import Attempt
+from scheduler_app.round.demands import (
+    LEAST,
+    best_amount,
+    capacity_of_nodes,
+    gpus_of_nodes,
+    in_units,
+    least_amounts,
+    storage_of,
+    units_of,
+)
+from scheduler_app.round.inputs import AttemptRow, DeclaredSensitivity, Gang, InputRows, JobRow, MeasuredCurve
 from scheduler_app.round.snapshot import Snapshot
 
-MIB = 2**20
-DEMANDS = 10_000
-"""Best-case demands that are remembered from round to round."""
-FORGOTTEN_AFTER = timedelta(days=30)
-"""A rate to which no report came for so long counts no more: the program may have changed, or the trial gone badly."""
 How = Attempt.CpuMemory
 HEADROOM = 1.1
 """Of the memory that a job was measured to hold: it is sampled."""
-LEAST = np.array([1.0, 0.0])
-"""CPUs and GiB per GPU that are given at least: attempts have whole CPUs, and 0 is no choice."""
 
 
 class CpuMemory(NamedTuple):
@@ -97,43 +98,6 @@ class CpuMemoryShares:
 
 
 AS_JOBS_ASKED = CpuMemoryShares()
-
-
-class Gang(NamedTuple):
-    """A workload on GPUs of one type."""
-
-    team_id: int
-    workload: str
-    gpu_type_id: int
-    gpus: int
-    nodes: int
-
-
-class MeasuredCurve(NamedTuple):
-    """Measured rates of a workload by CPUs per GPU, and the most CPUs that were tried."""
-
-    sensitivity: DeclaredSensitivity
-    most_tried: int
-    """CPUs per GPU."""
-
-
-CpuCurves = Mapping[Gang, MeasuredCurve]
-
-
-def read_cpu_curves(workloads: Collection[tuple[int, str]]) -> dict[Gang, MeasuredCurve]:
-    """The curves of these workloads (team and name), each of one gang, without rates that are too old."""
-    samples = defaultdict[Gang, list[CpuSample]](list)
-    columns = (*Gang._fields, "cpus_per_gpu", "batch_size", "steps_per_second", "reports")
-    teams, names = {team for team, _ in workloads}, {name for _, name in workloads}
-    fresh = CpuRate.objects.filter(updated_at__gt=timezone.now() - FORGOTTEN_AFTER)
-    for row in fresh.filter(team__in=teams, workload__in=names).values_list(*columns):
-        samples[Gang._make(row[:5])].append(CpuSample(*row[5:]))
-    curves = {gang: cpu_curve(of_gang) for gang, of_gang in samples.items()}
-    return {
-        gang: MeasuredCurve(DeclaredSensitivity(tuple(with_next_trial(curve).items()), None), max(curve))
-        for gang, curve in curves.items()
-        if curve
-    }
 
 
 @dataclass(frozen=True)
@@ -200,7 +164,7 @@ class Occupant:
 
 
 def share_cpus_and_memory(
-    rows: InputRows, snapshot: Snapshot, plan: Plan, *, starting: Collection[int], curves: CpuCurves
+    rows: InputRows, snapshot: Snapshot, plan: Plan, *, starting: Collection[int]
 ) -> CpuMemoryShares:
     """Tune the shares of rows that start, lower those of running jobs where others need their floor, and raise those
     that were lowered where others have left. Pure.
@@ -208,18 +172,63 @@ def share_cpus_and_memory(
     Tuned are nodes on which a row starts or attempts have more than there is, and the jobs on them; what these have
     elsewhere is not raised in the same round.
     """
-    there = [
-        one for one in _occupants(rows, snapshot, plan, starting, curves) if all(rows.nodes[v].tunes for v in one.gpus)
-    ]
+    occupants = list(_occupants(rows, snapshot, plan, starting))
+    there = [one for one in occupants if all(rows.nodes[v].tunes for v in one.gpus)]
+    booked = dict(_booked([one for one in occupants if not all(rows.nodes[v].tunes for v in one.gpus)], rows))
     overdrawn = _overdrawn(there, rows)
     nodes = sorted(overdrawn.union(*(one.gpus for one in there if one.row >= 0)))
     raised = dict(_raised(there, rows, nodes))
     jobs = [one for one in there if not one.gpus.keys().isdisjoint(nodes)]
     if not jobs:
-        return CpuMemoryShares(raised=raised)
+        return CpuMemoryShares(booked, raised=raised)
     shares = _shares(jobs, rows, nodes)
     names = frozenset(rows.nodes[v].name for v in overdrawn)
-    return CpuMemoryShares(dict(_starting(jobs, shares)), dict(_lowered(jobs, shares)), raised, names)
+    return CpuMemoryShares(booked | dict(_starting(jobs, shares)), dict(_lowered(jobs, shares)), raised, names)
+
+
+def _booked(jobs: Sequence[Occupant], rows: InputRows) -> Iterator[tuple[int, CpuMemory]]:
+    """Shares of rows that start on nodes that book them for as long as the job runs: Slurm's."""
+    nodes = sorted(set().union(*(one.gpus for one in jobs if one.row >= 0)))
+    beside = [one for one in jobs if not one.gpus.keys().isdisjoint(nodes)]
+    return _starting(beside, _booked_shares(beside, rows, nodes)) if nodes else iter(())
+
+
+def _booked_shares(jobs: Sequence[Occupant], rows: InputRows, nodes: Sequence[int]) -> Shares:
+    """Synergy-TUNE where nothing can be lowered later: GPUs that stay idle keep their share.
+
+    So no job that starts later waits for CPUs which one has that could do without: what starts gets beyond its share
+    only what others leave of theirs.
+    """
+    gpus, capacity, node_gpus = _placed(jobs, nodes), capacity_of_nodes(rows)[nodes], gpus_of_nodes(rows)[nodes]
+    fixed = np.array([_booked_amount(one, rows) for one in jobs])
+    left = in_units(shares_left(gpus, fixed, capacity, node_gpus), units_of(rows)[nodes])
+    share = np.maximum(left, least_amounts(rows)[nodes])
+    floor = floors_of(gpus, fixed, share)
+    idle = np.maximum(node_gpus - gpus.sum(axis=0), 0)
+    capacity = np.maximum(capacity - idle[:, None] * share, gpus.T @ floor)
+    low = np.minimum(_booked_demands(jobs, rows, floor, largest_amounts(gpus, capacity)), floor)
+    most = low + largest_amounts(gpus, np.maximum(capacity - gpus.T @ low, 0))
+    demand = _booked_demands(jobs, rows, floor, np.maximum(most, floor))
+    return tune(gpus, floor, demand, capacity, _order(jobs, gpus, demand))
+
+
+def _booked_demands(jobs: Sequence[Occupant], rows: InputRows, floor: Floats, most: Floats) -> Floats:
+    """Demands (m, 2), of running jobs what was booked; none is below what its engine books anyway."""
+    least, unit = (
+        np.array([of[list(one.gpus)].max(axis=0) for one in jobs]) for of in (least_amounts(rows), units_of(rows))
+    )
+    most = np.maximum(in_units(most, unit), floor)
+    demand = np.array([_demand(one, rows, *bounds) for one, *bounds in zip(jobs, floor, most, strict=True)])
+    demand = np.minimum(in_units(demand, unit, up=True), most)
+    return np.where(_runs(jobs)[:, None], floor, np.maximum(demand, np.minimum(least, floor)))
+
+
+def _booked_amount(one: Occupant, rows: InputRows) -> Floats:
+    """CPUs and GiB (2,) per GPU that are booked of an attempt, or that a job that starts asks for; 0: its share."""
+    gpus, nodes = min(one.gpus.values()), list(one.gpus)
+    given = in_units(gpus * np.array(one.given), units_of(rows)[nodes].max(axis=0), up=True) / gpus
+    booked: Floats = np.maximum(given, least_amounts(rows)[nodes].max(axis=0))
+    return booked if one.attempt is not None else np.where(one.fixed > 0, booked, 0)
 
 
 def _raised(jobs: Sequence[Occupant], rows: InputRows, tuned: Sequence[int]) -> Iterator[tuple[int, ChangedShare]]:
@@ -233,9 +242,9 @@ def _raised(jobs: Sequence[Occupant], rows: InputRows, tuned: Sequence[int]) -> 
     beside = [one for one in jobs if not one.gpus.keys().isdisjoint(nodes)]
     if not lowered:
         return
-    capacity = _capacity(rows)[nodes]
+    capacity = capacity_of_nodes(rows)[nodes]
     gpus = _placed(beside, nodes)
-    share = floors(gpus, np.array([one.given for one in beside]), capacity, _gpus_of_nodes(rows)[nodes])
+    share = floors(gpus, np.array([one.given for one in beside]), capacity, gpus_of_nodes(rows)[nodes])
     wish = np.array([_raised_amount(one, has, tuned) for one, has in zip(beside, share, strict=True)])
     order = [i for i in largest_demand_first(gpus.sum(axis=1), wish).tolist() if np.any(wish[i] > share[i])]
     gets = raise_shares(gpus, share, wish, capacity - gpus.T @ share, np.array(order, dtype=np.int64))
@@ -256,7 +265,7 @@ def _raised_amount(one: Occupant, has: Floats, tuned: Sequence[int]) -> Floats:
 
 def _shares(jobs: Sequence[Occupant], rows: InputRows, nodes: Sequence[int]) -> Shares:
     """Synergy-TUNE on these nodes."""
-    gpus, capacity, node_gpus = _placed(jobs, nodes), _capacity(rows)[nodes], _gpus_of_nodes(rows)[nodes]
+    gpus, capacity, node_gpus = _placed(jobs, nodes), capacity_of_nodes(rows)[nodes], gpus_of_nodes(rows)[nodes]
     fixed = np.array([one.fixed for one in jobs])
     floor = np.maximum(_floors(jobs, gpus, fixed, capacity, node_gpus), np.where(fixed > 0, 0, LEAST))
     most = largest_amounts(gpus, capacity)
@@ -275,14 +284,12 @@ def _floors(jobs: Sequence[Occupant], gpus: Ints, fixed: Floats, capacity: Float
     return least
 
 
-def _occupants(
-    rows: InputRows, snapshot: Snapshot, plan: Plan, starting: Collection[int], curves: CpuCurves
-) -> Iterator[Occupant]:
+def _occupants(rows: InputRows, snapshot: Snapshot, plan: Plan, starting: Collection[int]) -> Iterator[Occupant]:
     """Rows that the plan gives GPUs, and attempts that hold or wait for other GPUs.
 
     An attempt that stops, or that the plan stops, holds what it has until it is gone.
     """
-    place = {node.id: index for index, node in enumerate(rows.nodes)}
+    place, curves = {node.id: index for index, node in enumerate(rows.nodes)}, rows.cpu_curves or {}
     jobs = {str(job.id): job for job in rows.jobs}
     owner = {gpu: row for gpu, row in zip(snapshot.gpus, plan.owner.tolist(), strict=True) if row >= 0}
     planned, others = defaultdict[int, Counter[int]](Counter), defaultdict[int, Counter[int]](Counter)
@@ -313,7 +320,7 @@ def _overdrawn(jobs: Iterable[Occupant], rows: InputRows) -> set[int]:
     node, count, *amount = np.array(held, dtype=float).reshape(-1, 4).T
     given = np.zeros((len(rows.nodes), 2))
     np.add.at(given, node.astype(np.int64), (count * amount).T)
-    return set(np.flatnonzero(np.any(given > _capacity(rows) + ROUNDING, axis=1)).tolist())
+    return set(np.flatnonzero(np.any(given > capacity_of_nodes(rows) + ROUNDING, axis=1)).tolist())
 
 
 def _placed(jobs: Sequence[Occupant], nodes: Sequence[int]) -> Ints:
@@ -326,38 +333,15 @@ def _placed(jobs: Sequence[Occupant], nodes: Sequence[int]) -> Ints:
     return gpus
 
 
-def _capacity(rows: InputRows) -> Floats:
-    """CPUs and GiB (N, 2) of each node."""
-    return np.array([(node.cpus, node.memory_mib / MIB_PER_GIB) for node in rows.nodes], dtype=float).reshape(-1, 2)
-
-
-def _gpus_of_nodes(rows: InputRows) -> Ints:
-    count = Counter(gpu.node_id for gpu in rows.gpus)
-    return np.array([count[node.id] for node in rows.nodes], dtype=np.int64)
-
-
 def _demand(one: Occupant, rows: InputRows, floor: Floats, most: Floats) -> Floats:
     """Demand (2,) per GPU: what an attempt has, what is best for a job that starts, else the floor."""
     if one.attempt is not None:
         return np.where((one.shared > 0) & (one.fixed == 0), one.shared, floor)
     if one.sensitivity is None:
         return floor
-    bandwidth = min(rows.nodes[v].storage_mib_s or 0 for v in one.gpus)
-    storage = Storage(bandwidth * MIB, max(one.gpus.values())) if bandwidth else None
-    limit = np.where(one.fixed > 0, floor, most)
-    best = _best_case(one.sensitivity, tuple(floor.tolist()), tuple(limit.tolist()), storage)
+    storage = storage_of([rows.nodes[v] for v in one.gpus], max(one.gpus.values()))
+    best = best_amount(one.sensitivity, floor, np.where(one.fixed > 0, floor, most), storage)
     return np.where(one.fixed > 0, floor, best)
-
-
-@lru_cache(DEMANDS)
-def _best_case(
-    known: DeclaredSensitivity, floor: tuple[float, ...], most: tuple[float, ...], storage: Storage | None
-) -> tuple[float, ...]:
-    """Best-case demand in whole CPUs and MiB; thousands of jobs declare the same."""
-    least = np.array(floor)
-    sensitivity = sensitivity_of_curve(dict(known.curve), least, known.data, storage, most=np.array(most))
-    best = np.minimum(np.ceil(best_case_demand(sensitivity, least) * UNITS) / UNITS, np.maximum(most, least))
-    return tuple(best.tolist())
 
 
 def _runs(jobs: Sequence[Occupant]) -> Bools:

@@ -35,8 +35,9 @@ from scheduler_app.round.archive import pack
 from scheduler_app.round.checkpoint_times import renew_checkpoint_times
 from scheduler_app.round.closed_nodes import close_nodes, window_reasons
 from scheduler_app.round.commit import ReasonsByJob, changes_of, commit_round, store_pending_reasons
-from scheduler_app.round.cpu_memory import AS_JOBS_ASKED, CpuMemoryShares, read_cpu_curves, share_cpus_and_memory
+from scheduler_app.round.cpu_memory import AS_JOBS_ASKED, CpuMemoryShares, share_cpus_and_memory
 from scheduler_app.round.inputs import InputRows, newest_events, read_input_rows
+from scheduler_app.round.inputs.cpu_curves import read_cpu_curves
 from scheduler_app.round.job_options import Timing
 from scheduler_app.round.lease import open_round
 from scheduler_app.round.measuring import Measuring, read_trials, starts_any, with_measurement
@@ -106,7 +107,7 @@ def _decide_and_commit(holder: str, opened: OpenedRound, clock: "Stopwatch") -> 
     with clock.step("decide"):
         measuring = decide_and_measure(setting, rows, snapshot, opened.now)
         snapshot, plan = measuring.snapshot, measuring.plan
-        shares = cpu_memory_shares(setting, rows, snapshot, plan)
+        shares = cpu_memory_shares(rows, snapshot, plan)
     record = opened.record(Round.Result.COMMITTED, setting=setting, shares_since=shares_since)
     with ThreadPoolExecutor(1) as beside:  # compression releases the interpreter lock
         archive = beside.submit(pack, record.policy, record.parameters, snapshot, plan)
@@ -239,7 +240,7 @@ def _set_culprits_aside(now: datetime) -> None:
         some = rows.without(others)
         built = build_snapshot(some, timing, pinned=_attempts_of(rows, others))
         snapshot, _ = close_nodes(*built, some, timing)
-        cpu_memory_shares(setting, some, snapshot, decide(snapshot, setting.policy, setting.parameters))
+        cpu_memory_shares(some, snapshot, decide(snapshot, setting.policy, setting.parameters))
 
     with suppress(NotIsolated):
         set_aside(Kind.JOB, {str(job): error for job, error in isolate(list(jobs), plan).items()}, now)
@@ -253,7 +254,15 @@ def read_for_round(
     `changed`: as if a job had just been changed; `begin_by`: with the jobs whose begin time comes until then.
     """
     timing = timing_for(now, setting, changed=changed)
-    return read_input_rows(timing.shares_since, now, begin_by=begin_by), timing
+    return with_cpu_curves(read_input_rows(timing.shares_since, now, begin_by=begin_by), setting), timing
+
+
+def with_cpu_curves(rows: InputRows, setting: PolicySetting) -> InputRows:
+    """The rows with what CPUs were measured to gain, where the setting has CPUs and memory tuned."""
+    if setting.cpu_memory != PolicySetting.CpuMemory.TUNE:
+        return rows
+    undeclared = {(job.team_id, job.workload) for job in rows.jobs if job.sensitivity is None and not job.cpus_per_gpu}
+    return replace(rows, cpu_curves=read_cpu_curves(undeclared))
 
 
 def timing_for(now: datetime, setting: PolicySetting, *, changed: bool = False) -> Timing:
@@ -292,16 +301,12 @@ def decide_and_measure(setting: PolicySetting, rows: InputRows, snapshot: Snapsh
         return Measuring(snapshot, plan)
 
 
-def cpu_memory_shares(setting: PolicySetting, rows: InputRows, snapshot: Snapshot, plan: Plan) -> CpuMemoryShares:
-    """CPUs and memory of attempts, where the setting has these tuned; none else: jobs have what they ask for."""
-    if setting.cpu_memory != PolicySetting.CpuMemory.TUNE:
+def cpu_memory_shares(rows: InputRows, snapshot: Snapshot, plan: Plan) -> CpuMemoryShares:
+    """CPUs and memory of attempts, where these are tuned; none else: jobs have what they ask for."""
+    if rows.cpu_curves is None:
         return AS_JOBS_ASKED
     starting = {start.row for start in changes_of(snapshot, plan).starts}
-    started = {snapshot.jobs[row] for row in starting}
-    undeclared = {
-        (job.team_id, job.workload) for job in rows.jobs if job.sensitivity is None and str(job.id) in started
-    }
-    return share_cpus_and_memory(rows, snapshot, plan, starting=starting, curves=read_cpu_curves(undeclared))
+    return share_cpus_and_memory(rows, snapshot, plan, starting=starting)
 
 
 def _shares_since(now: datetime, setting: PolicySetting, *, changed: bool) -> datetime:

@@ -1,12 +1,13 @@
 """Snapshot of a round: the input rows as arrays, with the primary keys behind them. Built without queries."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import cache
 from itertools import compress
+from math import ceil
 from typing import Any, NamedTuple, Self
 from uuid import UUID
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from accounting_app.durations.duration_history import history_of
 from allocation.configurations import Configurations
+from allocation.demands import Demands
 from allocation.inventory import Inventory
 from allocation.problem import LEAST_WEIGHT, Problem, isolated_rate, normaliser
 from allocation.quotas import Quotas
@@ -25,7 +27,8 @@ from estimation.rate_evidence import Evidence
 from scheduler_app.models import SetAside
 from scheduler_app.round.arrays import array_tasks, sampled_durations
 from scheduler_app.round.candidate_jobs import InService, gpus_in_service, queue_of
-from scheduler_app.round.inputs import GpuRow, InputRows, JobRow
+from scheduler_app.round.demands import demands_of
+from scheduler_app.round.inputs import AttemptRow, InputRows, JobRow
 from scheduler_app.round.job_options import (
     JobOptions,
     Timing,
@@ -139,15 +142,17 @@ def build_snapshot(
         return build_snapshot(rows, timing, pinned=pinned | misfits)
     options = all_options.of(able)
     problem, durations = _problem(rows, service, offered, options, timing)
+    attempts = [service.attempt_of.get(job.id) for job in options.jobs]
+    demands = demands_of(rows, options.jobs, attempts, offered, options.rate)
     snapshot = Snapshot(
         jobs=tuple(str(job.id) for job in options.jobs),
-        attempts=tuple(a.id if (a := service.attempt_of.get(job.id)) else 0 for job in options.jobs),
+        attempts=tuple(attempt.id if attempt else 0 for attempt in attempts),
         types=tuple(row.name for row in rows.types),
         nodes=tuple(node.name for node in rows.nodes),
         gpus=tuple(gpu.id for gpu in service.gpus),
         round_s=timing.round_s,
         problem=problem,
-        inventory=_inventory(rows, service, options.jobs),
+        inventory=_inventory(rows, service, options.jobs, demands),
         quotas=replace(_quotas(rows, options.jobs), by_type=type_quotas(rows, options.jobs)),
         source=options.source,
         evidence=options.evidence,
@@ -283,7 +288,7 @@ def _received(rows: InputRows, jobs: Sequence[JobRow], timing: Timing) -> Floats
     return received
 
 
-def _inventory(rows: InputRows, service: InService, jobs: Sequence[JobRow]) -> Inventory:
+def _inventory(rows: InputRows, service: InService, jobs: Sequence[JobRow], demands: Demands | None) -> Inventory:
     row_of = {service.attempt_of[job.id].id: i for i, job in enumerate(jobs) if job.id in service.attempt_of}
     node_index = {node.id: index for index, node in enumerate(rows.nodes)}
     type_index = {row.id: j for j, row in enumerate(rows.types)}
@@ -293,8 +298,8 @@ def _inventory(rows: InputRows, service: InService, jobs: Sequence[JobRow]) -> I
         node_type=np.array([type_index[node.gpu_type_id] for node in rows.nodes], dtype=np.int64),
         holder=np.array([row_of.get(owner, -1) for owner in service.owner], dtype=np.int64),
         releasing=np.array(service.releasing, dtype=np.bool_),
-        node_cpus=np.array(cpus, dtype=float),
-        node_memory_mib=np.array(memory_mib, dtype=float),
+        node_cpus=cpus,
+        node_memory_mib=memory_mib,
         cpus_per_gpu=np.array([job.cpus_per_gpu for job in jobs], dtype=float),
         memory_per_gpu_mib=np.array([job.memory_per_gpu_mib for job in jobs], dtype=float),
         uneven=np.array([job.uneven_gang for job in jobs], dtype=np.bool_),
@@ -302,6 +307,8 @@ def _inventory(rows: InputRows, service: InService, jobs: Sequence[JobRow]) -> I
         node_loss_rate=_loss_rates(rows),
         gpu_slower_by=_slower_by(rows, service),
         node_price=_node_prices(rows),
+        node_least=_booked_at_least(rows),
+        demands=demands,
         **_node_sets(rows, jobs),
     )
 
@@ -322,6 +329,12 @@ def _slower_by(rows: InputRows, service: InService) -> Floats | None:
     chosen_here = {node.id for node in rows.nodes if node.tunes}
     slower = [gpu.slower_by if gpu.node_id in chosen_here else 0.0 for gpu in service.gpus]
     return np.array(slower) if any(slower) else None
+
+
+def _booked_at_least(rows: InputRows) -> Floats | None:
+    """CPUs and MiB (N, 2) that the engine of each node books for a GPU at least; None where none books any."""
+    least = [(node.least_cpus_per_gpu, node.least_memory_per_gpu_mib) for node in rows.nodes]
+    return np.array(least, dtype=float) if any(any(both) for both in least) else None
 
 
 def _node_prices(rows: InputRows) -> Floats | None:
@@ -351,35 +364,68 @@ def _node_sets(rows: InputRows, jobs: Sequence[JobRow]) -> dict[str, Any]:
     return {"node_set": node_set, "node_sets": np.array(sets, dtype=np.bool_)}
 
 
-def _left_for_rows(rows: InputRows, service: InService) -> tuple[list[int], list[int]]:
-    """CPUs and MiB of each node that this round may allocate.
+def _left_for_rows(rows: InputRows, service: InService) -> tuple[Floats, Floats]:
+    """CPUs and MiB (N,) of each node that this round may allocate.
 
-    Those that jobs outside Motley use are not among them, nor those of attempts that keep their GPUs. What an attempt
-    holds stays with it, whatever is said of others.
+    Those that jobs outside Motley use are not among them, nor those of attempts that keep their GPUs, nor what engines
+    booked for attempts beyond what their jobs ask for. What an attempt holds stays with it, whatever is said of others.
     """
-    in_service = {gpu.id for gpu in service.gpus}
-    shared = {node.id for node in rows.nodes if node.foreign_cpus or node.foreign_memory_mib}
-    cpus_kept, memory_kept = _beside(rows, [gpu for gpu in rows.gpus if gpu.id not in in_service])
-    cpus_held, memory_held = _beside(rows, [gpu for gpu in rows.gpus if gpu.node_id in shared])
-    return (
-        [max(node.cpus - node.foreign_cpus, cpus_held[node.id]) - cpus_kept[node.id] for node in rows.nodes],
-        [
-            max(node.memory_mib - node.foreign_memory_mib, memory_held[node.id]) - memory_kept[node.id]
-            for node in rows.nodes
-        ],
-    )
+    all_there = [(node.cpus, node.memory_mib) for node in rows.nodes]
+    of_others = [(node.foreign_cpus, node.foreign_memory_mib) for node in rows.nodes]
+    capacity, foreign = (np.array(amounts, dtype=float).reshape(-1, 2) for amounts in (all_there, of_others))
+    use, shared = _use_by_attempts(rows, service), foreign.sum(axis=1, keepdims=True) > 0
+    left = np.where(shared, np.maximum(capacity - foreign, use.held), capacity) - use.kept - use.beyond
+    return left[:, 0], left[:, 1]
 
 
-def _beside(rows: InputRows, gpus: Iterable[GpuRow]) -> tuple[Counter[int], Counter[int]]:
-    """CPUs and MiB of memory per node that attempts have beside these GPUs."""
-    jobs = {job.id: job for job in rows.jobs}
-    cpus, memory_mib = Counter[int](), Counter[int]()
-    for gpu in gpus:
-        attempt = rows.attempts.get(rows.holders.get(gpu.id, 0))
-        if job := jobs.get(attempt.job_id) if attempt else None:
-            cpus[gpu.node_id] += job.cpus_per_gpu
-            memory_mib[gpu.node_id] += job.memory_per_gpu_mib
-    return cpus, memory_mib
+class AttemptUse(NamedTuple):
+    """CPUs and MiB (N, 2) of attempts, on nodes where these matter."""
+
+    held: Floats
+    kept: Floats
+    """With GPUs that the round may not allocate."""
+    beyond: Floats
+    """With the others, beyond what the placement takes for a job that asks for as much."""
+
+
+def _use_by_attempts(rows: InputRows, service: InService) -> AttemptUse:
+    booked = list(_booked(rows, {gpu.id for gpu in service.gpus}))
+    nodes, keeps = np.array([one[:2] for one in booked], dtype=np.int64).reshape(-1, 2).T
+    asked, given = (np.array([one[side] for one in booked], dtype=float).reshape(-1, 2) for side in (2, 3))
+    use = AttemptUse(*(np.zeros((len(rows.nodes), 2)) for _ in AttemptUse._fields))
+    np.add.at(use.held, nodes, given)
+    np.add.at(use.kept, nodes, keeps[:, None] * given)
+    np.add.at(use.beyond, nodes, (1 - keeps)[:, None] * (given - asked))
+    return use
+
+
+def _booked(
+    rows: InputRows, in_service: Collection[int]
+) -> Iterator[tuple[int, bool, tuple[int, int], tuple[float, int]]]:
+    """Of GPUs that attempts have claimed: the node, whether it is kept, and CPUs and MiB asked for and booked.
+
+    Only those that the attempt keeps, and those of nodes that jobs outside Motley use or that book.
+    """
+    jobs, place = {job.id: job for job in rows.jobs}, {node.id: v for v, node in enumerate(rows.nodes)}
+    for gpu in rows.gpus:
+        node, keeps = rows.nodes[place[gpu.node_id]], gpu.id not in in_service
+        books = node.least_cpus_per_gpu > 0
+        attempt = rows.attempts.get(rows.waiting_claims.get(gpu.id) or rows.holders.get(gpu.id, 0))
+        if attempt is None or attempt.job_id not in jobs:
+            continue
+        if keeps or books or node.foreign_cpus or node.foreign_memory_mib:
+            job = jobs[attempt.job_id]
+            cpus = max(job.cpus_per_gpu, node.least_cpus_per_gpu)
+            memory_mib = max(job.memory_per_gpu_mib, node.least_memory_per_gpu_mib)
+            given = _in_cores(attempt, max(cpus, attempt.cpus_per_gpu), node.cpus_per_core)
+            booked = given, max(memory_mib, attempt.memory_per_gpu_mib)
+            yield place[gpu.node_id], keeps, (cpus, memory_mib), booked if books else (cpus, memory_mib)
+
+
+def _in_cores(attempt: AttemptRow, cpus_per_gpu: int, cpus_per_core: int) -> float:
+    """CPUs per GPU that are booked for an attempt: on each of its nodes whole cores."""
+    gpus = max(attempt.gpu_count // len(attempt.nodes), 1) if attempt.nodes else 1
+    return ceil(gpus * cpus_per_gpu / cpus_per_core) * cpus_per_core / gpus
 
 
 def _quotas(rows: InputRows, jobs: Sequence[JobRow]) -> Quotas:

@@ -185,6 +185,7 @@ def inventory_of(nodes: Iterable[NodeReport], refusals: Mapping[str, str]) -> di
             "uuids": [gpu.uuid for gpu in node.gpus if gpu.uuid],
             "cpus": node.cpus,
             "memory_mib": node.memory_mib,
+            "cpus_per_core": node.cpus_per_core,
             **conditions[node.name],
             "refusal": refusals.get(node.name, ""),
         }

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from allocation.decision import Decision
+from allocation.demands import MIB_PER_GIB, Demands
 from allocation.inventory import Inventory
 from allocation.plan_round import Plan, plan_round
 from allocation.policies.parameters import Policy
@@ -253,19 +254,38 @@ class ServiceRules:
         up, N, m = self._gpus_up(), len(self._node_type), len(rows)
         row = np.full(len(state.held) + 1, -1, dtype=np.int64)
         row[rows] = np.arange(m)
+        demands = self._demands(state, rows)
+        room = np.full((N, 2), np.inf)
+        if demands is not None and self.cpu_shares is not None:
+            room = self.cpu_shares.capacity(np.bincount(self._gpu_node, minlength=N))
         return Inventory(
             gpu_node=self._gpu_node[up],
             node_type=self._node_type,
             holder=np.where(row[self._owner[up]] >= 0, row[self._owner[up]], row[self._sharer[up]]),
             releasing=np.zeros(int(up.sum()), dtype=np.bool_),
-            node_cpus=np.full(N, np.inf),
-            node_memory_mib=np.full(N, np.inf),
+            node_cpus=room[:, 0],
+            node_memory_mib=room[:, 1] * MIB_PER_GIB,
             cpus_per_gpu=np.zeros(m),
             memory_per_gpu_mib=np.zeros(m),
             uneven=np.zeros(m, dtype=np.bool_),
             node_loss_rate=self._loss_rates(),
             gpu_slower_by=self.gpu_slower_by[up] if self.gpu_slower_by is not None and self.places_by_speed else None,
             node_price=self.node_price,
+            demands=demands,
+        )
+
+    def _demands(self, state: State, rows: Ints) -> Demands | None:
+        """Of CPUs, by which these jobs are placed; None: by their GPUs alone."""
+        if self.cpu_shares is None:
+            return None
+        kinds, profile = np.unique(state.jobs.kind[rows], return_inverse=True)
+        return self.cpu_shares.demands(
+            [state.jobs.programs[kind] for kind in kinds.tolist()],
+            profile.ravel(),
+            state.jobs.kind_rate[kinds] > 0,
+            offered=state.jobs.configurations,
+            node_gpus=np.bincount(self._gpu_node, minlength=len(self._node_type)),
+            held=state.held[rows],
         )
 
     def _loss_rates(self) -> Floats | None:

@@ -57,6 +57,16 @@ def slower() -> dict[int, float]:
     return dict(Gpu.objects.filter(slower_by__gt=0).values_list("index", "slower_by"))
 
 
+def test_a_gpu_whose_jobs_changed_their_batch_is_not_taken_for_a_slow_one(lab: Lab, node: Node) -> None:
+    """Larger batches make fewer steps a second on any GPU."""
+    for _ in range(RUNS):
+        for gpu in Gpu.objects.order_by("index"):
+            changed = gpu.index == 3
+            ran(lab, [gpu], 8 if changed else 10, batch_changes=int(changed))
+    note_gpu_speeds(timezone.now())
+    assert slower() == {}
+
+
 def test_a_gpu_on_which_jobs_are_slower_is_named_with_the_jobs_that_tell_it(slow: Gpu) -> None:
     assert slower() == {3: pytest.approx(0.15, abs=0.03)}
     assert slow.slower_by_jobs == RUNS

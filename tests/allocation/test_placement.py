@@ -9,6 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from allocation.configurations import Configurations
+from allocation.demands import Demands
 from allocation.inventory import InvalidInventory
 from allocation.plan_round import plan_round
 from allocation.policies.fifo import fifo
@@ -44,6 +45,80 @@ def holding(problem, assignment, holder):
     """The same problem in which the rows on the floor hold their pick."""
     held = np.where(np.isin(np.arange(len(assignment)), holder), assignment, -1)
     return Problem.of(problem.rate, problem.usage, problem.capacity, nodes=problem.nodes, held=held)
+
+
+def wanting(problem, *amounts, nodes, held=None):
+    """Demands of CPUs per GPU, 0: the share of 3, on nodes whose GPUs have 3 each."""
+    share, whole = np.tile([3.0, 16.0], (nodes, 1)), np.zeros((len(amounts), len(problem.nodes), 2))
+    whole[:, :, 0] = np.array(amounts)[:, None]
+    keeps = np.zeros((len(amounts), 2)) if held is None else np.column_stack([held, np.zeros(len(amounts))])
+    return Demands(share=share, profile=np.arange(len(amounts)), amount=whole, held=keeps)
+
+
+def fed(gangs, amounts, node_gpus, **columns):
+    """GPUs of each job on each node, of jobs that would have so many CPUs per GPU."""
+    problem, assignment = one_type(gangs, node_gpus)
+    held = columns.pop("held", None)
+    demands = wanting(problem, *amounts, nodes=len(node_gpus), held=held)
+    capacity = {"node_cpus": 3.0 * np.array(node_gpus), "node_memory_mib": 16384.0 * np.array(node_gpus)}
+    asked = {"cpus_per_gpu": np.zeros(len(gangs)), "memory_per_gpu_mib": np.zeros(len(gangs))}
+    inventory = replace(build_inventory([node_gpus], len(gangs), **capacity | asked | columns), demands=demands)
+    if "holder" in columns:
+        problem = holding(problem, assignment, columns["holder"])
+    owner = place(problem, assignment, inventory)
+    found = np.zeros((len(gangs), len(node_gpus)), dtype=int)
+    np.add.at(found, (owner[owner >= 0], inventory.gpu_node[owner >= 0]), 1)
+    return found.tolist()
+
+
+HUNGRY, LIGHT, ANY = 5.0, 1.0, 0.0
+
+
+def test_jobs_that_want_many_cpus_are_spread_among_those_that_need_few():
+    assert fed([1, 1, 1, 1], [HUNGRY, HUNGRY, LIGHT, LIGHT], [2, 2]) == [[1, 0], [0, 1], [1, 0], [0, 1]]
+
+
+def test_the_largest_demand_chooses_first_whatever_the_order_of_submission():
+    assert fed([1, 1, 1], [LIGHT, ANY, 5.0], [2, 2]) == [[1, 0], [0, 1], [1, 0]]
+
+
+def test_a_job_whose_demand_is_nowhere_left_takes_nothing_from_others_if_it_can_have_its_share():
+    assert fed([1, 1, 1], [9.0, ANY, 9.0], [4, 2]) == [[1, 0], [1, 0], [0, 1]]
+
+
+def test_what_jobs_hold_counts_where_they_are():
+    columns = {"holder": [0, IDLE, IDLE, 1, IDLE, IDLE], "held": [9.0, 1.0, 0.0]}
+    assert fed([1, 1, 1], [ANY, ANY, 8.0], [3, 3], **columns) == [[1, 0], [0, 1], [0, 1]]
+
+
+def test_a_job_that_moves_counts_with_its_demand_and_not_with_what_it_has():
+    columns = {"holder": [0, IDLE, 1, IDLE], "held": [1.0, 1.0, 0.0]}
+    assert fed([1, 1, 2], [ANY, ANY, ANY], [2, 2], **columns)[2] in ([2, 0], [0, 2])
+
+
+def test_many_jobs_with_one_demand_are_placed_as_one_by_one():
+    """They are served from a heap of nodes, others by a search of all nodes."""
+    together = fed([1] * 60, [HUNGRY] * 30 + [LIGHT] * 30, [2] * 30)
+    alone = fed([1] * 60, [HUNGRY + i / 1000 for i in range(30)] + [LIGHT] * 30, [2] * 30)
+    assert np.array(together)[:30].sum(axis=0).tolist() == [1] * 30
+    assert np.array(alone)[:30].sum(axis=0).tolist() == [1] * 30
+
+
+def test_a_gang_wants_its_cpus_on_each_of_its_nodes():
+    assert fed([4, 1, 1], [LIGHT, HUNGRY, HUNGRY], [2, 2, 2, 2])[0] != [0, 0, 2, 2]
+
+
+def test_demands_of_another_shape_are_refused():
+    problem, _ = one_type([1], [2])
+    with pytest.raises(InvalidInventory, match="demands must be those of 2 jobs"):
+        replace(build_inventory([[2]], 2), demands=wanting(problem, ANY, nodes=1))
+
+
+def test_a_gpu_for_which_the_engine_can_book_no_cpu_is_left_idle():
+    problem, assignment = one_type([1, 1, 1], [3])
+    needs = {"cpus_per_gpu": [2, 0, 0], "node_cpus": [3], "node_least": [[1, 0]]}
+    inventory = build_inventory([[3]], 3, **needs)
+    assert place(problem, assignment, inventory).tolist() == [0, 1, IDLE]
 
 
 def test_a_job_goes_only_to_a_node_of_its_set():

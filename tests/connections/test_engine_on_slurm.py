@@ -13,6 +13,8 @@ from connections_app.probe import ask_for_probe
 from connections_app.sync_nodes import sync_nodes
 from engines.slurm.private_cluster import PrivateCluster
 from jobs_app.models import Job
+from scheduler_app.models import PolicySetting
+from scheduler_app.policy.settings import choose_policy
 from tests.service_lab import Lab
 
 pytestmark = pytest.mark.xdist_group("slurm")
@@ -43,3 +45,26 @@ def test_an_engine_is_tested_then_its_nodes_are_taken_over_and_run_a_job(lab: La
     assert job.attempts.get().nodes == ["n3"]
     assert "n3" in lab.output(job)
     assert set(Node.objects.values_list("health", flat=True)) == {"healthy"}
+
+
+def test_no_job_that_motley_placed_waits_at_slurm_for_cpus_that_another_has_booked(
+    lab: Lab, hpc: Engine, slurm_cluster: PrivateCluster
+) -> None:
+    """On a node of 4 GPUs a hungry job has what a modest one leaves; the GPUs that are idle keep their shares."""
+    choose_policy(PolicySetting(policy="fifo", cpu_memory="tune", round_length_s=1, min_run_s=0), actor=None)
+    probe = ask_for_probe(hpc, actor=None)
+    lab.until(lambda: EngineProbe.objects.filter(pk=probe.pk).exclude(ended_at=None).first())
+    hpc.refresh_from_db()
+    sync_nodes(hpc, actor=None)
+    cpus = Node.objects.get(name="n3").cpus
+    share = cpus // 4
+    hungry = {"cpu_curve": {1: 0.1, share: 1.0, cpus: 4.0}}
+    specs = [{"sensitivity": hungry}, {"sensitivity": {"cpu_curve": {1: 1.0}}}]
+    jobs = [lab.submit("sleep 3600", name=f"job-{i}", gpu_types=["v100"], **spec) for i, spec in enumerate(specs)]
+    lab.running(*jobs)
+    later = [lab.submit("sleep 3600", name=f"later-{i}", gpu_types=["v100"]) for i in range(2)]
+    lab.running(*later)
+    given = [lab.attempts(job)[0].cpus_per_gpu for job in (*jobs, *later)]
+    assert given == [2 * share - 1, 1, share, share]
+    booked = slurm_cluster.run("squeue", "-h", "-t", "RUNNING", "-w", "n3", "-o", "%C").split()
+    assert sorted(map(int, booked)) == sorted(given)

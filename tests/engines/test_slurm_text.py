@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engines.protocol import NodeState, SiteReason
+from engines.protocol import Launch, NodeLaunch, NodeState, SiteReason
 from engines.slurm.foreign_use import Use, foreign_use, with_partition, with_reservations
 from engines.slurm.node_states import state_flags
 from engines.slurm.options import SlurmOptions
@@ -22,6 +22,7 @@ from engines.slurm.parsing import (
     parse_reservations,
     waiting_reason,
 )
+from engines.slurm.submission import sbatch_options
 
 NODE = (
     "NodeName=n1 Arch=x86_64 CoresPerSocket=1  CPUAlloc=3 CPUEfctv=16 CPUTot=16 CPULoad=9.47 AvailableFeatures=(null) "
@@ -63,6 +64,15 @@ def test_a_node_is_read_with_what_others_use_of_it() -> None:
     assert (found.name, found.address, found.gpu_type, found.gpu_count) == ("n1", "10.0.0.7", "a100", 4)
     assert (found.used_gpus, found.cpus, found.used_cpus, found.memory_mib) == (3, 16, 3, 8000)
     assert found.partitions == {"gpu", "urgent"}
+
+
+@pytest.mark.parametrize(
+    ("threads", "cpus", "per_core"),
+    [(1, 16, 1), (2, 32, 2), (2, 16, 1)],  # the last: a site that counts cores, as `CPUs=` of its configuration says
+)
+def test_cpus_of_a_core_are_known_as_slurm_books_whole_cores(threads: int, cpus: int, per_core: int) -> None:
+    line = node().replace("CPUTot=16", f"CPUTot={cpus}").replace("ThreadsPerCore=1", f"ThreadsPerCore={threads}")
+    assert parse_node(line).cpus_per_core == per_core
 
 
 @pytest.mark.parametrize(
@@ -262,3 +272,20 @@ def test_a_reason_to_wait_is_told_with_slurms_own_word(reason: str, code: SiteRe
     found, words = waiting_reason(reason)
     assert found is code
     assert reason in words
+
+
+@pytest.mark.parametrize(
+    ("cpus", "memory_mib", "asked"),
+    [
+        (6, 2048, ["--cpus-per-task=6", "--gres=gpu:a100:2", "--mem=2048M"]),
+        (0, 0, ["--cpus-per-task=4", "--gres=gpu:a100:2"]),
+        (2, 0, ["--cpus-per-task=4", "--gres=gpu:a100:2"]),
+    ],
+)
+def test_a_share_is_what_the_batch_job_asks_for_and_at_least_what_the_site_says(
+    cpus: int, memory_mib: int, asked: list[str]
+) -> None:
+    launch = Launch(1, "job", "true", [NodeLaunch("n1", {}, gpus=2, cpus=cpus, memory_mib=memory_mib)])
+    options = SlurmOptions(root=Path("/shared"), cpus_per_gpu=2)
+    words = sbatch_options(launch, [parse_node(node())], options, name="motley-1", log=Path("/log"))
+    assert words[words.index("--ntasks-per-node=1") + 1 :] == asked

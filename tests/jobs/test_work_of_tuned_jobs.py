@@ -55,6 +55,48 @@ def test_each_step_counts_by_what_it_was_worth_when_it_was_made(lab: Lab, job: J
     assert job.work.done == pytest.approx(100 + 100 * WORTH)
 
 
+def batches_of_other_rates(attempt: Attempt, *reports: tuple[float, int, int]) -> None:
+    """Reports after so many seconds, of this step and batch."""
+    began, noise = attempt.claimed_at, {"grad_sqr": 1.0, "grad_var": 50.0}
+    for seconds, step, batch in reports:
+        at = began + timedelta(seconds=seconds)
+        note_progress([ProgressDelta(attempt.pk, step, 0, began, step, at, None, batch_size=batch, **noise)])
+    attempt.refresh_from_db()
+
+
+def test_the_time_left_is_by_the_rate_of_the_present_batch(lab: Lab, job: Job) -> None:
+    """It made 100 steps of 128 samples in ten seconds, and makes two of 512 in a second since."""
+    attempt = begun(lab, job)
+    batches_of_other_rates(attempt, (10, 100, 128), (12, 104, 512), (22, 124, 512))
+    job.refresh_from_db()
+    left = job.work.own_steps_left
+    assert attempt.measured_rate == pytest.approx(2)
+    found = remaining_work(job, [attempt], lab.now)
+    assert left is not None
+    assert found is not None
+    assert found.seconds == pytest.approx(left / 2)
+
+
+def test_until_the_second_report_of_a_batch_the_time_left_is_by_the_expected_rate(lab: Lab, job: Job) -> None:
+    """That is of steps of the initial batch, as the work is."""
+    attempt = begun(lab, job)
+    Attempt.objects.update(step_worth=3.0)
+    batches_of_other_rates(attempt, (10, 100, 128), (12, 104, 512))
+    job.refresh_from_db()
+    assert attempt.measured_rate is None
+    found = remaining_work(job, [attempt], lab.now)
+    assert found is not None
+    assert found.seconds == pytest.approx(job.work.left / 10)
+
+
+def test_a_job_that_goes_back_behind_the_change_of_its_batch_has_no_negative_rate(lab: Lab, job: Job) -> None:
+    attempt = begun(lab, job)
+    batches_of_other_rates(attempt, (10, 100, 128), (12, 104, 512))
+    note_progress([ProgressDelta(attempt.pk, 110, 0, attempt.claimed_at, 50, lab.now, None, batch_size=512)])
+    attempt.refresh_from_db()
+    assert not attempt.measured_rate
+
+
 def test_a_later_attempt_goes_on_from_the_checkpoint_with_the_worth_of_its_steps(lab: Lab, job: Job) -> None:
     first = begun(lab, job)
     report(first, 100, 128)
@@ -101,6 +143,7 @@ def test_the_steps_of_a_job_without_the_sum_are_worth_what_they_are_now(lab: Lab
 def test_people_are_told_the_step_at_which_it_will_be_done_and_when(lab: Lab, job: Job) -> None:
     attempt = begun(lab, job)
     report(attempt, 100, 128)
+    report(attempt, 150, 512)
     report(attempt, 200, 512)
     job = Job.objects.prefetch_related("attempts__gpu_type").get()
     left = (900 - 100 * WORTH) / WORTH

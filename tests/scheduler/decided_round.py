@@ -34,7 +34,7 @@ class Decided:
         record = opening.record(Round.Result.COMMITTED, setting=setting, shares_since=since)
         plan = decide(snapshot, setting.policy, setting.parameters)
         requests = {job.id: job for job in rows.jobs}
-        return cls(holder, record, snapshot, plan, cpu_memory_shares(setting, rows, snapshot, plan), requests)
+        return cls(holder, record, snapshot, plan, cpu_memory_shares(rows, snapshot, plan), requests)
 
     def starts(self, job: Job) -> bool:
         rows = changes_of(self.snapshot, self.plan).starts

@@ -14,15 +14,18 @@ from django.test import Client
 from django.urls import reverse
 from rest_framework.test import APIClient
 
-from cluster_app.models import Engine, Node
+from cluster_app.models import Engine, Gpu, Node
 from insight_app.explain.decisions import explain_job
+from insight_app.explain.policy_preview import preview_policy
 from jobs_app.measurement.progress_reports import ProgressDelta, note_progress
 from jobs_app.models import Attempt, CpuRate, Job
+from jobs_app.secrets import UsableSecrets
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.policy.settings import choose_policy
-from scheduler_app.round.cpu_memory import FORGOTTEN_AFTER
-from scheduler_app.round.dispatch import note_told_shares
+from scheduler_app.round.dispatch import LaunchInputs, launch_command, launch_gpus_of, note_told_shares
+from scheduler_app.round.inputs.cpu_curves import FORGOTTEN_AFTER
 from scheduler_app.round.lease import acquire_lease, open_round
+from scheduler_app.round.replay import replay_round
 from scheduler_app.round.run_round import cpu_memory_shares, decide, run_round, take_snapshot
 from tests.engines.stand_in_cgroup import StandInCgroup
 from tests.scheduler.decided_round import Decided
@@ -68,6 +71,56 @@ def test_a_job_gets_the_cpus_that_another_does_not_need(tuned: Lab) -> None:
 def test_a_job_that_declares_nothing_has_its_proportional_share_of_cpus(tuned: Lab) -> None:
     (job,) = placed(tuned, {})
     assert share_of(tuned, job) == (3, 0, How.PROPORTIONAL)
+
+
+def two_nodes(lab: Lab) -> None:
+    """A second node as the first, both with 2 GPUs and 6 CPUs."""
+    lab.node("n2", gpus=2, cpus=6, memory_gib=64)
+    Node.objects.filter(name="n1").update(cpus=6)
+    Gpu.objects.filter(node__name="n1", index__gte=2).delete()
+
+
+HUNGRY_OF_TWO = {"sensitivity": {"cpu_curve": {1: 0.3, 3: 1.0, 5: 1.6}}}
+
+
+def test_a_hungry_job_is_placed_beside_a_modest_one(tuned: Lab) -> None:
+    """By their GPUs alone both hungry ones were on the first node, with three CPUs each."""
+    two_nodes(tuned)
+    jobs = placed(tuned, HUNGRY_OF_TWO, HUNGRY_OF_TWO, {"sensitivity": MODEST}, {"sensitivity": MODEST})
+    assert [share_of(tuned, job) for job in jobs] == [(5, 0, How.TUNED)] * 2 + [(1, 0, How.TUNED)] * 2
+    assert {tuned.attempts(job)[0].nodes[0] for job in jobs[:2]} == {"n1", "n2"}
+
+
+def test_what_runs_counts_with_what_it_was_launched_with_though_it_was_lowered(tuned: Lab) -> None:
+    """Where it is lowered no more may start if others have room: it is to have its CPUs again."""
+    two_nodes(tuned)
+    (first,) = placed(tuned, HUNGRY_OF_TWO)
+    Attempt.objects.update(cpus_per_gpu=3, told_cpus_per_gpu=5, cpu_memory=How.REVERTED)
+    (second,) = placed(tuned, {})
+    assert tuned.attempts(first)[0].nodes != tuned.attempts(second)[0].nodes
+
+
+def test_a_measured_workload_is_placed_by_its_curve(tuned: Lab) -> None:
+    shares_while_measured(tuned, {3: 1.0, 6: 1.8, 12: 1.85}, jobs=3)
+    two_nodes(tuned)
+    Node.objects.update(cpus=8)
+    measured, other, third = placed(tuned, {"workload": "hungry"}, {"workload": "hungry"}, {"sensitivity": MODEST})
+    assert [share_of(tuned, job)[0] for job in (measured, other, third)] == [6, 6, 1]
+
+
+def test_a_round_that_places_by_demands_is_replayed(tuned: Lab) -> None:
+    two_nodes(tuned)
+    placed(tuned, HUNGRY_OF_TWO, HUNGRY_OF_TWO, {"sensitivity": MODEST})
+    archived, _, same = replay_round(Round.objects.latest_committed().number)
+    assert same
+    assert archived.snapshot.inventory.demands is not None
+
+
+def test_a_preview_places_by_demands_where_its_setting_tunes(tuned: Lab) -> None:
+    choose_policy(PolicySetting(policy="fifo", cpu_memory="proportional", round_length_s=1), actor=None)
+    tuned.submit(sensitivity=HUNGRY)
+    preview = preview_policy(PolicySetting(policy="fifo", cpu_memory="tune", round_length_s=1), tuned.now)
+    assert sum(preview.chosen.values()) == 1
 
 
 def test_where_all_are_hungry_all_have_their_proportional_share(tuned: Lab) -> None:
@@ -198,7 +251,7 @@ def test_a_job_that_the_plan_stops_has_its_cpus_until_it_is_gone(tuned: Lab) -> 
     plan = decide(snapshot, setting.policy, setting.parameters)
     row = snapshot.jobs.index(str(second.pk))
     stopping = replace(plan, owner=np.where(plan.owner == row, row, -1))
-    shares = cpu_memory_shares(setting, rows, snapshot, stopping)
+    shares = cpu_memory_shares(rows, snapshot, stopping)
     assert shares.starting[row] == (3, 0, How.REVERTED)
     assert [one.share for one in shares.lowered.values()] == [(3, 0, How.REVERTED)]
 
@@ -256,10 +309,119 @@ def test_without_the_bandwidth_of_the_storage_the_proportional_memory_is_enough(
     assert share_of(tuned, job) == (3, 16 * 1024, How.TUNED)
 
 
-def test_slurm_is_left_to_its_own_booking(tuned: Lab) -> None:
+# -- where the site books for as long as a job runs ---------------------------------------------------------------
+
+
+@pytest.fixture
+def booking(tuned: Lab) -> Lab:
+    """The node of 4 GPUs and 12 CPUs is Slurm's; nothing is launched there."""
     Engine.objects.update(kind=Engine.Kind.SLURM)
-    (job,) = placed(tuned, {"sensitivity": HUNGRY})
-    assert share_of(tuned, job) == (0, 0, "")
+    return tuned
+
+
+def test_a_slurm_job_has_its_share_and_idle_gpus_keep_theirs(booking: Lab) -> None:
+    (hungry,) = placed(booking, {"sensitivity": HUNGRY})
+    assert share_of(booking, hungry) == (3, 0, How.TUNED)
+    (beside,) = placed(booking, {})
+    assert share_of(booking, beside) == (3, 0, How.PROPORTIONAL)
+
+
+def test_a_slurm_job_has_what_jobs_that_need_less_than_their_share_leave(booking: Lab) -> None:
+    hungry, *modest = placed(booking, {"sensitivity": HUNGRY}, *[{"sensitivity": MODEST}] * 3)
+    assert share_of(booking, hungry) == (9, 0, How.TUNED)
+    assert [share_of(booking, job)[0] for job in modest] == [1, 1, 1]
+
+
+def test_a_share_that_is_booked_is_neither_lowered_nor_raised(booking: Lab) -> None:
+    placed(booking, *[{"sensitivity": MODEST}] * 2)
+    (hungry,) = placed(booking, {"sensitivity": HUNGRY})
+    assert share_of(booking, hungry) == (7, 0, How.TUNED)
+    (last,) = placed(booking, {"sensitivity": HUNGRY})
+    assert share_of(booking, last) == (3, 0, How.TUNED)
+    assert share_of(booking, hungry) == (7, 0, How.TUNED)
+    assert not Attempt.objects.filter(share_due=True)
+
+
+def test_of_two_slurm_jobs_that_start_at_once_one_has_what_is_left(booking: Lab) -> None:
+    jobs = placed(booking, *[{"sensitivity": HUNGRY}] * 2, *[{"sensitivity": MODEST}] * 2)
+    assert sum(share_of(booking, job)[0] for job in jobs) <= 12
+    assert min(share_of(booking, job)[0] for job in jobs[:2]) >= 3
+
+
+def test_a_job_that_asks_for_more_cpus_than_are_booked_no_more_waits_with_motley(booking: Lab) -> None:
+    """It would be placed, and wait at Slurm until the others have ended."""
+    placed(booking, {}, {}, {})
+    (waiting,) = placed(booking, {"cpus_per_gpu": 4})
+    assert not booking.attempts(waiting)
+    Job.objects.filter(pk=waiting.pk).update(held=True)
+    (fitting,) = placed(booking, {"cpus_per_gpu": 3})
+    assert booking.attempts(fitting)
+
+
+def test_jobs_that_ask_for_all_cpus_leave_none_to_one_that_asks_for_none(booking: Lab) -> None:
+    """Slurm gives each task a CPU, so that such a job would wait there: with the default setting, too."""
+    choose_policy(PolicySetting(policy="fifo", cpu_memory="proportional", round_length_s=1, min_run_s=0), actor=None)
+    placed(booking, {"cpus_per_gpu": 12})
+    (other,) = placed(booking, {})
+    assert not booking.attempts(other)
+    other.refresh_from_db()
+    assert "the CPUs or the memory beside them are used" in other.message
+
+
+def test_what_the_sites_option_books_for_each_gpu_is_counted(booking: Lab) -> None:
+    Engine.objects.update(options={"root": "/shared", "cpus_per_gpu": 5, "memory_mib_per_gpu": "much"})
+    first, second, third = placed(booking, {}, {"sensitivity": MODEST}, {})
+    assert [len(booking.attempts(job)) for job in (first, second, third)] == [1, 1, 0]
+    assert share_of(booking, second)[0] == 5
+
+
+def test_cpus_of_jobs_outside_motley_are_nobodys(booking: Lab) -> None:
+    Node.objects.update(foreign_gpus=1, foreign_cpus=6)
+    hungry, modest = placed(booking, {"sensitivity": HUNGRY}, {"sensitivity": MODEST})
+    assert (share_of(booking, hungry)[0], share_of(booking, modest)[0]) == (3, 1)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_jobs_that_come_one_by_one_find_cpus_on_every_gpu_of_a_slurm_node(booking: Lab, seed: int) -> None:
+    """Whatever those before them have booked: with the last GPU no more CPUs are given than there are."""
+    Engine.objects.update(inventory={"n1": {"cpus_per_core": 1 + seed % 2}})
+    kinds = [{}, {"sensitivity": HUNGRY}, {"sensitivity": MODEST}, {"sensitivity": {"cpu_curve": {2: 0.5, 5: 1.0}}}]
+    drawn = np.random.default_rng(seed).integers(len(kinds), size=4)
+    jobs = [job for kind in drawn.tolist() for job in placed(booking, kinds[kind])]
+    given = [share_of(booking, job)[0] for job in jobs]
+    assert all(given)
+    assert sum(given) <= 12
+
+
+def test_shares_are_whole_cores_where_slurm_books_these(booking: Lab) -> None:
+    """Three of twelve CPUs would be booked as four, and the last of four jobs waited at Slurm."""
+    Engine.objects.update(inventory={"n1": {"cpus_per_core": 2}})
+    jobs = placed(booking, *[{}] * 4)
+    assert [share_of(booking, job)[0] for job in jobs] == [2, 2, 2, 2]
+
+
+def test_cores_of_jobs_that_ask_for_a_part_of_one_are_counted_whole(booking: Lab) -> None:
+    """Three jobs with three CPUs have four each, which are all of the node's."""
+    Engine.objects.update(inventory={"n1": {"cpus_per_core": 2}})
+    placed(booking, *[{"cpus_per_gpu": 3}] * 3)
+    (last,) = placed(booking, {})
+    assert not booking.attempts(last)
+
+
+def test_a_demand_is_met_in_whole_cores(booking: Lab) -> None:
+    Engine.objects.update(inventory={"n1": {"cpus_per_core": 2}})
+    hungry, *modest = placed(booking, {"sensitivity": {"cpu_curve": {1: 0.3, 5: 1.0}}}, *[{"sensitivity": MODEST}] * 3)
+    assert [share_of(booking, job)[0] for job in (hungry, *modest)] == [6, 2, 2, 2]
+
+
+def test_a_share_becomes_what_the_batch_job_asks_for(booking: Lab) -> None:
+    (job,) = placed(booking, {"sensitivity": HUNGRY, "gpus": 2})
+    (attempt,) = booking.attempts(job)
+    assert (attempt.cpus_per_gpu, attempt.nodes) == (3, ["n1"])
+    inputs = LaunchInputs(launch_gpus_of([attempt.pk])[attempt.pk], UsableSecrets.read([job]))
+    launch = launch_command(attempt, inputs)
+    told = {**launch.env, **launch.tasks[0].env}
+    assert (launch.tasks[0].cpus, told["MOTLEY_CPUS_PER_GPU"], told["OMP_NUM_THREADS"]) == (6, "3", "3")
 
 
 def test_by_default_nothing_is_chosen(lab: Lab) -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulation.rules.cpu_shares import CpuRule, CpuShares
+from simulation.rules.service import ServiceRules
 from simulation.scenario.scenario import Scenario
 from simulation.traces.motley_csv import read_motley_csv, write_motley_csv
 from simulation.traces.trace import InvalidTrace, Program
@@ -48,6 +49,25 @@ def test_hungry_jobs_have_what_modest_ones_leave_and_nobody_is_later(hours) -> N
     assert second == pytest.approx(first + (1 - first) / 2.9, rel=0.05)
     assert all(tuned[job] <= proportional[job] for job in proportional)
     assert sum(optimal.values()) <= sum(tuned.values())
+
+
+def test_hungry_jobs_are_spread_among_modest_ones_by_the_placement_of_rounds(tmp_path: Path) -> None:
+    """On two nodes of two GPUs and six CPUs; by their GPUs alone both hungry ones are on the first."""
+    trace, hungry = tmp_path / "trace.csv", {"1": 0.3, "3": 1, "5": 1.6}
+    jobs = [*(line(f"hungry-{i}", 1, hungry) for i in range(2)), *(line(f"modest-{i}", 1, None) for i in range(2))]
+    trace.write_text("\n".join([HEADER, *jobs, ""]))
+    hours = {}
+    for places in (False, True):
+        scenario = Scenario(format_name="csv", cluster="v100=2x2", round_s=60, cpu_memory="tune", cpus_per_gpu=CPUS)
+        ready = scenario.prepare(trace, "fifo", 0)
+        rules = ready.simulation.rounds
+        assert isinstance(rules, ServiceRules)
+        rules.cpu_shares = CpuShares(CpuRule.TUNE, CPUS, places=places)
+        ready.finish(lambda _: None)
+        hours[places] = (ready.simulation.state.finish_s / 3600).tolist()
+    assert hours[False][:2] == pytest.approx([1, 1])
+    assert hours[True][:2] == pytest.approx([1 / 1.6, 1 / 1.6], rel=0.03)
+    assert hours[True][2:] == pytest.approx([1, 1])
 
 
 Curve = tuple[tuple[int, float], ...]

@@ -1,5 +1,6 @@
 """Input rows of a round: their types, and how they are read."""
 
+from scheduler_app.round.inputs.cpu_curves import Gang, MeasuredCurve
 from scheduler_app.round.inputs.job_row import DeclaredFor, DeclaredRates, DeclaredSensitivity, JobRow
 from scheduler_app.round.inputs.jobs import read_job_rows
 from scheduler_app.round.inputs.measured import MeasuredRow, measured_rows, noise_of, read_measured
@@ -11,9 +12,11 @@ __all__ = [
     "DeclaredFor",
     "DeclaredRates",
     "DeclaredSensitivity",
+    "Gang",
     "GpuRow",
     "InputRows",
     "JobRow",
+    "MeasuredCurve",
     "MeasuredRow",
     "NodeRow",
     "TypeQuotaRow",

@@ -14,6 +14,7 @@ from accounting_app.durations.stage_history import read_stage_ratios
 from accounting_app.fairness.budgets import TeamBudget, read_budgets, used_up
 from accounting_app.models import TeamBacklog
 from cluster_app.models import Engine, Gpu, GpuType, Node, NodeEvent
+from cluster_app.models.engine import booked_per_gpu
 from cluster_app.storage import OF_ENGINE, StoragePaths, missing_storage, offers
 from jobs_app.models import Attempt, GpuClaim, Job, JobDependency, JobEvent, Team, TeamQuota
 from jobs_app.models.job import JobQuerySet
@@ -76,9 +77,9 @@ def read_input_rows(shares_since: datetime, now: datetime, *, begin_by: datetime
 
 def _nodes() -> list[NodeRow]:
     usable = set(Node.objects.schedulable().values_list("pk", flat=True))
-    of_others = ("engine__name", "gpu_type__name", "containers", *OF_ENGINE)
-    rows = Node.objects.order_by("name").values_list(*NodeRow._fields[:-4], *of_others)
-    paths, missing = StoragePaths.read(), missing_storage()
+    of_others = ("engine__options", "engine__name", "gpu_type__name", "containers", *OF_ENGINE)
+    rows = Node.objects.order_by("name").values_list(*NodeRow._fields[:-7], *of_others)
+    paths, missing, cores = StoragePaths.read(), missing_storage(), _cpus_per_core()
     return [
         NodeRow._make(
             [
@@ -88,10 +89,22 @@ def _nodes() -> list[NodeRow]:
                 | offers(containers, of_engine, trusted=trusted),
                 frozenset(paths.on(engine, kind)) & missing.get(row[0], frozenset()),
                 of_engine != Engine.Kind.SLURM,
+                *booked_per_gpu(of_engine, options),
+                cores.get((engine, row[1]), 1),
             ]
         )
-        for *row, engine, kind, containers, of_engine, trusted in rows
+        for *row, options, engine, kind, containers, of_engine, trusted in rows
     ]
+
+
+def _cpus_per_core() -> dict[tuple[str, str], int]:
+    """CPUs of a core of each node, by engine and name, where the engine books CPUs and reports them."""
+    reported = Engine.objects.filter(kind=Engine.Kind.SLURM).values_list("name", "inventory")
+    return {
+        (engine, name): max(int(found.get("cpus_per_core", 1)), 1)
+        for engine, inventory in reported
+        for name, found in inventory.items()
+    }
 
 
 def _waiting_for() -> dict[UUID, list[str]]:

@@ -12,6 +12,7 @@ from accounting_app.durations.duration_history import EndedJob
 from accounting_app.fairness.budgets import TeamBudget
 from estimation.boosted_durations import BoostedDurations
 from estimation.stages import StageRatio
+from scheduler_app.round.inputs.cpu_curves import CpuCurves
 from scheduler_app.round.inputs.job_row import JobRow
 from scheduler_app.round.inputs.measured import MeasuredRow
 from scheduler_app.round.known_workloads import KnownRate
@@ -50,6 +51,11 @@ class NodeRow(NamedTuple):
     missing: frozenset[str] = frozenset()
     tunes: bool = True
     """Whether shares of CPUs and memory can be changed there while a job runs: Slurm books them once for all."""
+    least_cpus_per_gpu: int = 0
+    """That its engine books for a GPU at least; 0: it books nothing."""
+    least_memory_per_gpu_mib: int = 0
+    cpus_per_core: int = 1
+    """Where CPUs are booked, these are booked together."""
 
 
 class GpuRow(NamedTuple):
@@ -153,6 +159,8 @@ class InputRows:
     """The next occurrence of each window of nodes."""
     checkpoint_s: Mapping[UUID, float] = field(default_factory=dict)
     """Job → seconds that its last checkpoint took; none where there are no windows."""
+    cpu_curves: CpuCurves | None = None
+    """Measured gain of CPUs by gang; None: CPUs and memory are not tuned."""
     unreadable: Mapping[UUID, Exception] = field(default_factory=dict)
     """Jobs whose columns cannot be read."""
 
