@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from motley_client.tables.lab import node_savings_table
 from rich.console import Console
 
 from insight_app.models import LabRun
 from motley_client import Client
 from motley_client.responses import NodeSavings
+from motley_command.tables.lab import node_savings_table
 from tests.live_service import Live
 from tests.motley_command import Motley
 
