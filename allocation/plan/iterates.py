@@ -47,18 +47,14 @@ class JobIterates:
         # A part of the work stays late, and some is done in each piece: the point is in the interior.
         most = SHARE * np.maximum(self._left - 0.01, 0) + 0.005 / self.length.shape[1]
         self.x[:, q] = seconds * np.minimum(1, most / np.maximum(work, 1e-300))[:, None]
-        return self._used(self.x[:, q])
-
-    def _used(self, seconds: Floats) -> Floats:
-        """GPU-seconds (n,) that the block uses if its jobs run for these seconds (b, V) in each configuration."""
-        used: Floats = np.einsum("i,iv,ivj->j", self.count, seconds, self._u, optimize=True)
-        return used
+        self._wanted: Floats = np.tensordot(self.count[:, None] * self.x[:, q], self._u, axes=2)
+        return self._wanted
 
     def take(self, q: int, part: float) -> Floats:
         """Keep that part of what was wanted in piece q; returns the GPU-seconds (n,) used."""
         self.x[:, q] *= part
         self._left = self._left - (self.x[:, q] * self._f).sum(axis=1)
-        return self._used(self.x[:, q])
+        return part * self._wanted
 
     def begin(self) -> tuple[Floats, Floats]:
         """Set the slacks and the costs to go; returns what the GPUs of each interval save, and GPU-seconds (T,)."""

@@ -68,7 +68,7 @@ def solve_plan(program: PlanProgram, *, gap: float = 0.01, budget: TimeBudget = 
     alpha, bound = _dual(program, blocks, point, room)
     seconds, late, value = _primal(program, blocks, point)
     start_s, end_s = _course(program, seconds, late)
-    used = np.einsum("i,ikt,jk->jt", program.count * program.probability, seconds, program.usage, optimize=True)
+    used = program.usage @ np.tensordot(program.count * program.probability, seconds, axes=1)
     return Plan(
         prices=point.prices.T * HOUR_S,
         cost_to_go=alpha / program.steps,

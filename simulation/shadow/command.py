@@ -127,23 +127,24 @@ def _check(accounting: Accounting, *, leave_out: bool) -> None:
 
 def _replayed(study: Study, at_once: int) -> tuple[Mapping[str, RunResult], bool]:
     """Results by policy, and of the replay of the starts under the empty name; whether a policy failed."""
-    tasks = study.tasks
-    names = ["", *study.policies]
+    runs = dict(zip(["", *study.policies], study.tasks, strict=True))
+    names = list(reversed(runs))  # of the default policies the last takes longest
     results: dict[str, RunResult] = {}
     failed = False
     with progress(quiet=False) as bars:
-        bar_of = [bars.add_task(name or "replay", total=len(study.accounting.jobs)) for name in names]
-        for update in run_all(perform, tasks, at_once=at_once):
+        bar_of = {name: bars.add_task(name or "replay", total=len(study.accounting.jobs)) for name in runs}
+        for update in run_all(perform, [runs[name] for name in names], at_once=at_once):
+            name = names[update.place]
             if update.progress is not None:
-                bars.update(bar_of[update.place], completed=update.progress)
+                bars.update(bar_of[name], completed=update.progress)
             if isinstance(update.result, FailedRun):
-                sys.stderr.write(f"{names[update.place] or 'replay'}: {update.result.reason}\n")
+                sys.stderr.write(f"{name or 'replay'}: {update.result.reason}\n")
                 failed = True
             elif update.result is not None:
-                results[names[update.place]] = update.result
+                results[name] = update.result
     if "" not in results:
         raise InvalidAccounting("The replay of the starts failed: see above.")
-    return results, failed
+    return {name: results[name] for name in runs if name in results}, failed
 
 
 def _tell(waits: Mapping[str, Waits], file: Path) -> None:
