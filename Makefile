@@ -1,8 +1,8 @@
 # `make run` and `make test` do all their set-up on a fresh Debian machine with Python 3.11+, make and git.
 PYTHON := .venv/bin/python
 SCRATCH := .cache/check
-# Live tests wait as often as they work: two more than there are cores. Tests that share a service stay together.
-IN_PARALLEL := -n $(shell expr $$(nproc) + 2) --dist loadgroup --durations=10
+# Live tests wait as often as they work: one more than there are cores. Tests that share a service stay together.
+IN_PARALLEL := -n $(shell expr $$(nproc) + 1) --dist loadgroup --durations=10
 # Lines that the tests' own processes run, in per cent over both databases; those of child processes are not seen. Only
 # with MEASURE, as in `make test-all` and .ci/run: it adds 7 s of CPU time to the start of each worker, and a tenth to the rest.
 COVERAGE := .cache/coverage

@@ -99,7 +99,7 @@ def test_a_plan_tells_it_too(cluster: Lab, monkeypatch: pytest.MonkeyPatch) -> N
     spec = {"name": "net", "team": "vision", "command": "true", "gpus": 1, "rates": {"a100": RATE}}
     asked = {**spec, "total_steps": int(3600 * RATE), **due_in(cluster, 2 * HOUR)}
     user = cluster.user()
-    found, why_none = forecast_plan(admitted(asked, user, administrator=False), user, timezone.now())
+    found, why_none, *_ = forecast_plan(admitted(asked, user, administrator=False), user, timezone.now())
     assert found is not None, why_none
     assert (found.in_time or 0) > 0.9
 

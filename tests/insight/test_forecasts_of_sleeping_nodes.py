@@ -63,7 +63,7 @@ def test_a_plan_on_a_cluster_that_sleeps_starts_after_the_boot_time(
     spec: dict[str, Any] = {"name": "net", "team": "vision", "command": "true", "gpus": 1, "rates": {"a100": RATE}}
     user = asleep.user()
     asked = admitted(spec | {"total_steps": int(600 * RATE)}, user, administrator=False)
-    found, why_none = forecast_plan(asked, user, now := timezone.now())
+    found, why_none, *_ = forecast_plan(asked, user, now := timezone.now())
     assert found is not None, why_none
     assert found.start is not None
     assert found.start.median == pytest.approx(now + BOOT, abs=SLACK)

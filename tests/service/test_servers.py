@@ -55,12 +55,17 @@ class Training:
         return [int(line.split()[1]) for line in self.log(rank, attempt).splitlines()]
 
     def ends_right(self) -> None:
-        """It succeeds, goes on where it had saved, and no rank has seen one of another attempt."""
+        """It succeeds, goes on where it had saved, and no rank has seen one of another attempt.
+
+        On a busy machine a gang may be withdrawn because its ranks were not ready together: it never ran.
+        """
         self._service.wait_for_state(self.job, "succeeded")
-        assert [one["state"] for one in self.attempts()] == ["ended", "ended"]
-        assert self.steps(2)[0] > 1
+        ran = [one["number"] for one in self.attempts() if one["started_at"]]
+        assert len(ran) == 2, self.attempts()
+        assert {one["state"] for one in self.attempts()} == {"ended"}
+        assert self.steps(ran[1])[0] > 1
         assert not [line for line in self.notes() if line.startswith("OVERLAP")]
-        assert len([line for line in self.notes() if line.startswith("ends attempt 2")]) == self.servers
+        assert len([line for line in self.notes() if line.startswith(f"ends attempt {ran[1]}")]) == self.servers
 
     def notes(self) -> list[str]:
         path = self._ledger / "notes"
