@@ -31,7 +31,10 @@ LONGEST_GAP = timedelta(hours=1)
 
 
 def accrue(now: datetime) -> None:
-    """Extend the ledger to now; inside the round's transaction, so that no second is counted twice."""
+    """Extend the ledger to now; inside the round's transaction, so that no second is counted twice.
+
+    It stays where it ends later than now, unless a clock had been ahead, so that it would wait for longer than an hour.
+    """
     covered = LedgerCoverage.covered_until() or now
     since = max(covered, now - LONGEST_GAP)
     if since < now:
@@ -40,7 +43,8 @@ def accrue(now: datetime) -> None:
         _accrue_types(since, now, ran)
         # Without a longest gap: which attempts ran is known also of an outage.
         _accrue_days(covered, now, ran if covered == since else _ran(covered, now))
-    LedgerCoverage.extend(now)
+    if not now < covered <= now + LONGEST_GAP:
+        LedgerCoverage.extend(now)
 
 
 def _accrue_teams(since: datetime, now: datetime, ran: Sequence["HeldGpuTime"]) -> None:

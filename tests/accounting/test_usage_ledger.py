@@ -268,3 +268,16 @@ def test_utilization_is_told_by_day_and_hour(lab: Lab) -> None:
     assert yesterday.hours[12] == 0.5
     (local, _) = hours_of_days(NOON + HOUR, ZoneInfo("Asia/Kathmandu"))  # 17:45 there
     assert (local.hours[17], local.hours[12]) == (0.5, None)
+
+
+def test_a_round_whose_engines_were_heard_before_its_end_moves_it_not_back(lab: Lab) -> None:
+    """As after an upgrade: the first turn of the engines began before the latest round. A clock far ahead is no end."""
+    lab.node("n1", gpus=2)
+    LedgerCoverage.extend(NOON)
+    lab.attempt(lab.submit(), state=Running, started_at=NOON - HOUR, relative_speed=1)
+    accrue(NOON - MINUTE)
+    accrue(NOON + MINUTE)
+    assert of_team("vision", "gpu_s") == pytest.approx(60)
+    LedgerCoverage.extend(NOON + 3 * HOUR)
+    accrue(NOON + MINUTE)
+    assert LedgerCoverage.covered_until() == NOON + MINUTE
