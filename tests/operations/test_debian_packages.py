@@ -17,11 +17,29 @@ mount -t overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" copy "$1/root
 for folder in proc dev; do mount --rbind /$folder "$1/root/$folder"; done
 mount -t tmpfs run "$1/root/run"
 mkdir -p "$1/root/packages" && mount --bind "$2" "$1/root/packages"
+rm -rf "$1/root/opt/motley"* "$1/root/etc/motley" "$1/root/var/lib/motley" "$1/root/var/backups"
+mkdir "$1/root/var/backups"
+chroot "$1/root" userdel motley 2>/dev/null || true
 exec chroot "$1/root" /bin/sh -e
 """
 """A shell, whose script is its input: nothing of what it writes lasts."""
 APT = "apt-get install -y -qq --no-install-recommends"
 ON_SQLITE = "sed -i '/^MOTLEY_\\(DATABASE\\|REDIS\\|CACHE_URL\\|TLS\\)=/d' /etc/motley/motley.env"
+SYSTEMCTL = """#!/bin/sh
+case $1 in
+is-active) [ "$3" = motley-web ] || [ "$3" = motley-worker ] ;;
+*) echo "$*" >>/systemctl ;;
+esac
+"""
+"""There is no systemd in the copy: two of the services run."""
+SET_UP = f"""
+mkdir -p /run/systemd/system
+printf '%s' '{SYSTEMCTL}' >/usr/bin/systemctl && chmod 755 /usr/bin/systemctl
+{APT} /packages/*_0.*.deb
+{ON_SQLITE}
+motley-manage migrate --no-input >/dev/null
+motley-manage collectstatic --no-input >/dev/null
+"""
 PEOPLE = "motley-manage dumpdata auth.user"
 CLEAN = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND": "noninteractive"}
 
@@ -71,53 +89,70 @@ def copy(packages: Path, tmp_path: Path) -> Copy:
 
 def test_apt_installs_a_version_and_upgrades_it_with_its_rows(copy: Copy) -> None:
     said = copy.run(f"""
-        {APT} /packages/*_0.*.deb
-        grep -c '^MOTLEY_SECRET_KEY=[0-9a-f]\\{{64\\}}$' /etc/motley/motley.env
+        {SET_UP}
         stat -c 'settings %a %U:%G' /etc/motley/motley.env
-        {ON_SQLITE}
-        motley-manage migrate --no-input >/dev/null
-        motley-manage collectstatic --no-input >/dev/null
+        grep -c '^MOTLEY_SECRET_KEY=[0-9a-f]\\{{64\\}}$' /etc/motley/motley.env
         export DJANGO_SUPERUSER_PASSWORD=of-a-test
         motley-manage createsuperuser --no-input --username ada --email a@example.org
         {APT} /packages/*_{NEWER}*.deb
         readlink /opt/motley
-        ls -d /opt/motley-0.*/manage.py /var/backups/motley-before-{NEWER}-*.backup
+        ls -d /opt/motley-0.*/manage.py
+        stat -c 'backup %a %U' /var/backups/motley/before-{NEWER}-*.backup
         {PEOPLE}
+        cat /systemctl
     """)
     assert "settings 640 root:motley" in said
     assert f"motley: {NEWER} is in use, motley-0." in said
     assert f"\n/opt/motley-{NEWER}\n" in said
     assert "/manage.py\n" in said  # of the old version, of which running jobs have loaded files
+    assert "backup 600 motley" in said
     assert '"username": "ada"' in said
+    assert "stop motley-web motley-worker" in said
+    assert "start motley-web motley-worker" in said
 
 
-def test_an_upgrade_without_a_backup_changes_nothing_and_is_repeated(copy: Copy) -> None:
+def test_an_upgrade_that_fails_changes_nothing_and_is_repeated(copy: Copy) -> None:
+    """First there is no backup, then tables are brought on and static files are not."""
     said = copy.run(f"""
-        {APT} /packages/*_0.*.deb
-        {ON_SQLITE}
-        motley-manage migrate --no-input >/dev/null
-        motley-manage collectstatic --no-input >/dev/null
-        mv /var/backups /var/kept && touch /var/backups
-        {APT} /packages/*_{NEWER}*.deb && exit 1 || echo it failed
-        echo "then $(readlink /opt/motley)"
-        rm /var/backups && mv /var/kept /var/backups
+        {SET_UP}
+        chown root /var/backups/motley
+        {APT} /packages/*_{NEWER}*.deb && exit 1 || echo "without a backup $(readlink /opt/motley)"
+        chown motley /var/backups/motley
+        mv /var/lib/motley/static /var/kept && touch /var/lib/motley/static
+        dpkg --configure motley && exit 1 || echo "without files $(readlink /opt/motley)"
+        tail -n 1 /systemctl
+        rm /var/lib/motley/static && mv /var/kept /var/lib/motley/static
         dpkg --configure motley
         echo "at last $(readlink /opt/motley)"
+        tail -n 1 /systemctl
     """)
     assert "NO BACKUP COULD BE MADE" in said
-    assert "then /opt/motley-0." in said
+    assert "without a backup /opt/motley-0." in said
+    assert "THE UPGRADE FAILED" in said
+    assert "without files /opt/motley-0." in said
     assert f"at last /opt/motley-{NEWER}" in said
+    (stopped,) = [line for line in said.splitlines() if line.startswith("stop ")]
+    assert said.index(stopped) < said.index("start motley-web motley-worker")
+
+
+def test_what_was_removed_is_brought_on_by_the_next_version(copy: Copy) -> None:
+    said = copy.run(f"""
+        {SET_UP}
+        apt-get remove -y -qq motley
+        {APT} /packages/*_{NEWER}*.deb
+        ls /var/backups/motley
+        readlink /opt/motley
+    """)
+    assert f"before-{NEWER}-" in said
+    assert f"\n/opt/motley-{NEWER}\n" in said
 
 
 def test_a_purge_removes_the_settings_and_keeps_what_was_stored(copy: Copy) -> None:
     said = copy.run(f"""
-        {APT} /packages/*_0.*.deb
-        {ON_SQLITE}
-        motley-manage migrate --no-input >/dev/null
+        {SET_UP}
         apt-get purge -y -qq 'motley*'
         ls -d /etc/motley /opt/motley /opt/motley-0.* 2>/dev/null || true
         ls /var/lib/motley
     """)
-    kept = said.splitlines()[-5:]
-    assert not any(line.startswith(("/etc", "/opt")) for line in kept)
+    assert not any(line.startswith(("/etc", "/opt")) for line in said.splitlines()[-5:])
     assert "motley.sqlite3" in said
