@@ -194,6 +194,19 @@ def test_options_of_a_plan_tell_what_they_cost_others(planned: Lab) -> None:
     assert option.others_wait_h is None
 
 
+def test_a_job_of_more_years_than_dates_have_costs_others_what_the_whole_plan_does(planned: Lab) -> None:
+    spec = {"name": "net", "team": "vision", "command": "true", "gpus": 1} | {
+        "rates": {"a100": 1.0},
+        "total_steps": 2**62,
+    }
+    (option,) = dry_run(spec, owner=planned.user())["cost_and_time"].options
+    intervals = read_planned_hours(planned.now).types["a100"]  # type: ignore[union-attr]
+    whole = sum(one.price * ((one.until - one.since) / HOUR) for one in intervals)
+    assert option.others_wait_h == pytest.approx(whole, rel=0.05)
+    asked = caller(planned.user(), Scope.SUBMIT).post("/api/v1/jobs?dry_run=true", spec, format="json")
+    assert asked.status_code == 200, asked.content
+
+
 def over(intervals: Sequence[PlannedInterval], now: datetime) -> list[tuple[PlannedInterval, float]]:
     """Intervals of the hour from now on, each with its hours in it."""
     hours = [(one, (min(one.until, now + HOUR) - max(one.since, now)) / HOUR) for one in intervals]
