@@ -14,6 +14,7 @@ from django.contrib.auth.models import User
 from allocation.plan.more_gpus import hours_saved
 from allocation.policies import prices_in_hours
 from insight_app.gpu_prices.past import PriceSpan, hours_by_price, read_past_prices
+from insight_app.gpu_prices.wording import format_hours
 from insight_app.lab.scenario import NodeGpus, read_node_gpus, usual_gpus
 from insight_app.models import LabRun
 from scheduler_app.models import PolicySetting
@@ -59,12 +60,8 @@ class NodeSaving:
     def words(self) -> str:
         """`One more node of 4 T4 would have saved 41 h of waiting a week; one less would have cost 73 h.`"""
         node = f"node of {self.node_gpus} {self.gpu_type.upper()}"
-        less = "" if self.cost_h is None else f"; one less would have cost {_hours(self.cost_h)}"
-        return f"One more {node} would have saved {_hours(self.saved_h)} of waiting a week{less}."
-
-
-def _hours(hours: float) -> str:
-    return f"{hours:,.0f} h" if hours >= 9.5 else f"{hours:.1f} h"
+        less = "" if self.cost_h is None else f"; one less would have cost {format_hours(self.cost_h)}"
+        return f"One more {node} would have saved {format_hours(self.saved_h)} of waiting a week{less}."
 
 
 @dataclass(frozen=True)
