@@ -48,7 +48,7 @@ class NodeSaving:
     gpus: int
     node_gpus: int
     price: float
-    """Hours that others waited per GPU-hour, mean of the time."""
+    """Hours that others waited per GPU-hour, mean of the hours for which prices are known."""
     saved_h: float
     """Hours of waiting a week that one more node would have saved."""
     cost_h: float | None
@@ -85,9 +85,9 @@ def read_node_savings(user: User, now: datetime) -> NodeSavings:
     if not prices_in_hours(policy):
         return NodeSavings(why_none=OTHER_PRICES.format(policy))
     spans = read_past_prices(now - WEEK, now, most=MOST_ROUNDS)
-    if not spans or now - spans[0].began_at < LEAST:
+    if _hours_of(spans) < LEAST / HOUR:
         return NodeSavings(why_none=TOO_EARLY)
-    return node_savings(spans, read_node_gpus(), until=now, simulated=_read_simulated(user))
+    return node_savings(spans, read_node_gpus(), simulated=_read_simulated(user))
 
 
 def _read_simulated(user: User) -> dict[tuple[str, int], SimulatedSaving]:
@@ -119,15 +119,18 @@ def node_savings(
     spans: Sequence[PriceSpan],
     nodes: NodeGpus,
     *,
-    until: datetime,
     simulated: Mapping[tuple[str, int], SimulatedSaving],
 ) -> NodeSavings:
-    """Savings of a week from the prices of a time."""
+    """Savings of a week, as in the hours for which prices were in force: in others they are unknown, not 0."""
     since, prices = spans[0].began_at, hours_by_price(spans)
-    weeks = (until - since) / WEEK
+    weeks = _hours_of(spans) / (WEEK / HOUR)
     types = [_of_type(name, of_type, prices.get(name, 0.0) / weeks) for name, of_type in nodes.items()]
     named = (_with_runs(one, simulated) for one in types)
     return NodeSavings(sorted(named, key=lambda one: -one.saved_h), since)
+
+
+def _hours_of(spans: Sequence[PriceSpan]) -> float:
+    return sum(span.hours for span in spans)
 
 
 def _of_type(gpu_type: str, nodes: Sequence[int], per_gpu_h: float) -> NodeSaving:

@@ -80,6 +80,21 @@ def test_a_node_saves_the_price_of_its_gpus_over_the_week(cluster: Lab) -> None:
     assert (p100.saved_h, p100.cost_h) == (0, None), "it is the only one"
 
 
+def test_days_without_prices_in_hours_are_not_counted_as_days_without_waiting(lab: Lab) -> None:
+    """Another policy was in force, or the service stood still: the price of the week is that of the other days."""
+    for name in ("t1", "t2", "t3"):
+        lab.node(name, "t4", gpus=4)
+    lab.policy("motley", round_s=7200)
+    for part in range(42):
+        policy = "motley" if part // 6 in (0, 6) else "fifo"
+        a_round(part + 1, lab.now - (42 - part) * 4 * HOUR + timedelta(seconds=1), {"t4": 2.0}, policy)
+    (t4,) = savings(lab).types
+    assert (t4.price, t4.saved_h) == (pytest.approx(2.0), pytest.approx(882, rel=0.01))
+    Round.objects.filter(policy="motley", started_at__lt=lab.now - 2 * 24 * HOUR).delete()
+    Round.objects.filter(started_at__gt=lab.now - 20 * HOUR).delete()
+    assert savings(lab).why_none == TOO_EARLY, "eight hours"
+
+
 def test_beside_it_stands_what_the_newest_run_of_the_lab_found_that_changed_only_the_node(cluster: Lab) -> None:
     simulated(cluster, "root", after_h=2.9)
     run = simulated(cluster, "root", after_h=2.0)
