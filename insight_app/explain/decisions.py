@@ -15,6 +15,7 @@ from insight_app.explain.queue_outlook import queue_outlook, waking_nodes
 from insight_app.explain.rate_comparison import explain_measurement
 from insight_app.explain.remaining_work import remaining_work
 from insight_app.explain.restart_cost import restart_cost
+from insight_app.gpu_prices.wording import format_hours, is_told
 from jobs_app.models import Attempt, Job
 from jobs_app.models.attempt import ROUGH, told_rate
 from jobs_app.models.job import JobQuerySet
@@ -95,12 +96,15 @@ def _estimate_of(snapshot: Snapshot, row: int, k: int) -> dict[str, Any]:
 
 
 def others_wait(attempt: Attempt | None, record: Round | None) -> str:
-    """What the GPUs that the job holds cost others by the prices of the round; empty: it holds none, or other units."""
+    """What the GPUs that the job holds cost others by the prices of the round; empty: none, or it is not known."""
     if attempt is None or record is None or not prices_in_hours(record.policy):
         return ""
-    waits_h = attempt.gpu_count * max(record.prices.get(attempt.gpu_type.name, 0.0), 0.0)
+    waits_h = attempt.gpu_count * record.prices.get(attempt.gpu_type.name, 0.0)
+    if not is_told(waits_h):
+        return ""
     held = f"{attempt.gpu_count} {attempt.gpu_type.name.upper()}"
-    return f"Others wait {waits_h:.2g} h for each hour that it holds {held}, by the prices of round {record.number}."
+    waits = f"Others wait {format_hours(waits_h)} for each hour that it holds {held}"
+    return f"{waits}, by the prices of round {record.number}."
 
 
 def explain_job(job: Job, now: datetime) -> dict[str, Any]:

@@ -16,6 +16,8 @@ from insight_app.start_forecasts.wording import format_interval
 from jobs_app.models import Attempt, Job
 
 MOST_NAMED = 5
+LONGEST_S = 10 * 365 * 86_400.0
+"""Of a job that takes longer no end is told: it may ask for more years than dates have."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,10 @@ def _grace_end(attempt: Attempt, now: datetime) -> datetime:
 
 
 def _expected_end(attempt: Attempt, now: datetime) -> datetime | None:
-    """Time at which the job's steps are done at the measured, else the expected rate, or its time limit if sooner."""
+    """Time at which the job's steps are done at the measured, else the expected rate, or its time limit if sooner.
+
+    None: it is not known, or years away.
+    """
     if attempt.stopping_at:
         return _grace_end(attempt, now)
     ends = [
@@ -100,7 +105,9 @@ def _expected_end(attempt: Attempt, now: datetime) -> datetime | None:
         for seconds in (seconds_left(attempt.job.work, attempt), _time_left_s(attempt, now))
         if seconds is not None
     ]
-    return now + timedelta(seconds=max(0.0, min(ends))) if ends else None
+    if not ends or min(ends) > LONGEST_S:
+        return None
+    return now + timedelta(seconds=max(0.0, min(ends)))
 
 
 def _time_left_s(attempt: Attempt, now: datetime) -> float | None:

@@ -6,7 +6,7 @@ Free capacity is what open claims leave. The number of queries does not depend o
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from django.db.models import Count, F, Sum
@@ -75,9 +75,7 @@ class DryRunInputs:
         if self.planned is None:
             return lambda *_: None
         planned = self.planned
-        return lambda gpu_type, gpus, seconds: planned.waiting_h(
-            gpu_type, gpus, since, since + timedelta(seconds=seconds)
-        )
+        return lambda gpu_type, gpus, seconds: planned.waiting_h(gpu_type, gpus, since, planned.end_of(since, seconds))
 
     def quota_on(self, kind: TypeRow, gpus: int) -> str:
         """Note of the team's quota that does not allow so many GPUs of the type now; empty if there is none."""

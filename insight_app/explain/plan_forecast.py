@@ -15,6 +15,7 @@ from insight_app.errors import TooManySolves
 from insight_app.explain.dry_run_inputs import row_of
 from insight_app.explain.solve_slots import solve_slots
 from insight_app.gpu_prices.planned import PlannedHours, read_planned_hours
+from insight_app.gpu_prices.wording import format_hours, is_told
 from insight_app.models import JobForecast
 from insight_app.start_forecasts.forecast_store import made_forecast, places_among_startable, present_row, read_played
 from insight_app.start_forecasts.reading import ForecastInput, read_forecast_input
@@ -44,6 +45,12 @@ class PlannedForecast(NamedTuple):
     """Hours that others wait for its fewest GPUs from its start to its end, by planned prices; None: not known."""
     promise: str = ""
     """What can be promised of its deadline, and what it costs others; empty: it has none, or none so near."""
+
+    @property
+    def cost_words(self) -> str:
+        """What it costs others, as a sentence; empty: nothing, or it is not known."""
+        waits_h = self.others_wait_h
+        return f"By the plan, others wait {format_hours(waits_h)} for its GPUs." if is_told(waits_h) else ""
 
 
 def forecast_plan(asked: Admitted, user: User, now: datetime) -> PlannedForecast:
@@ -94,7 +101,7 @@ def promise_of(shown: ShownForecast, waits_h: float | None) -> str:
     if shown.in_time < LEAST_PROMISED and shown.finish.low is not None:
         missed = f"it is met in {shown.in_time:.0%} of the futures"
         return f"The deadline cannot be promised: {missed}, in 90 % not before {shown.finish.low:%Y-%m-%d %H:%M} UTC."
-    cost = "" if waits_h is None else f"; others wait {waits_h:.2g} h for its GPUs"
+    cost = f"; others wait {format_hours(waits_h)} for its GPUs" if is_told(waits_h) else ""
     return f"The deadline is met in {shown.in_time:.0%} of the futures{cost}."
 
 

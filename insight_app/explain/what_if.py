@@ -17,6 +17,7 @@ from allocation.gangs import fewest_nodes, fewest_uneven_nodes, servable_gpus
 from allocation.plan_round import Plan
 from allocation.policies import prices_in_hours
 from allocation.rounds.pending_reasons import left_on_nodes
+from insight_app.gpu_prices.wording import format_hours, is_told
 from jobs_app.models import Job, JobDependency
 from jobs_app.models.job import begin_time_text
 from jobs_app.models.team import MOST_WEIGHT
@@ -32,8 +33,6 @@ MOST_SIZES = 3
 """Number of smaller gang sizes that are tried; each costs one planned round."""
 HALVINGS = 3
 """Bisection steps (geometric) between a weight that is too small and one that is sufficient."""
-LEAST_WAIT_H = 0.05
-"""Hours that others wait for an hour of the job, from which they are told."""
 BEYOND_LIMIT = 16
 """Weights up to this multiple of the team's limit are tried for staff."""
 RESUBMITTED = UUID(int=0)
@@ -159,9 +158,9 @@ class PlannedRound:
     def price_words(self, prices: Mapping[str, float]) -> str:
         """What the GPUs of the job cost others by these prices, as a sentence; empty: nothing, or it is not known."""
         waits_h = self.gpus * prices.get(self.gpu_type, 0.0)
-        return (
-            f" Others wait {waits_h:.2g} h for each hour that it holds these GPUs." if waits_h >= LEAST_WAIT_H else ""
-        )
+        if not is_told(waits_h):
+            return ""
+        return f" Others wait {format_hours(waits_h)} for each hour that it holds these GPUs."
 
     def has_room_for(self, row: JobRow, kind: str, gpus: int) -> bool:
         """Whether a gang of this size fits on the type's remaining GPUs, CPUs and memory."""

@@ -41,6 +41,11 @@ class PlannedHours:
         }
         return cls({name: [PlannedInterval(*row) for row in of_type] for name, of_type in rows.items()})
 
+    def end_of(self, since: datetime, seconds: float) -> datetime:
+        """When a run of so many seconds ends, at most the plan's end: a job may ask for more years than dates have."""
+        last = max((of_type[-1].until for of_type in self.types.values() if of_type), default=since)
+        return since + timedelta(seconds=min(seconds, max((last - since).total_seconds(), 0.0)))
+
     def waiting_h(self, gpu_type: str, gpus: int, since: datetime, until: datetime) -> float | None:
         """Hours that others wait for so many GPUs over a time, nothing after the plan's end; None: an unknown type."""
         if gpu_type not in self.types:

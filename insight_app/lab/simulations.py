@@ -94,6 +94,8 @@ class Source:
     """Keys of the teams whose jobs they are."""
     left_out: str = ""
     """Which jobs of the history are not simulated, and why."""
+    span_h: float | None = None
+    """Length of the history: the days that were asked for, or from the first job on; None: of an uploaded trace."""
 
 
 class NotAllowed(Exception):
@@ -120,7 +122,15 @@ def _source(run: LabRun, now: datetime) -> Source:
         raise NothingRan(f"{said} {absurd}".strip())
     teams = sorted({job.team_id for job in history.jobs})
     limits = read_team_limits(min(job.arrived_at for job in history.jobs))
-    return Source(jobs=jobs, history=history, teams=teams, limits=limits, left_out=absurd)
+    span_h = _span_h(run, now)
+    return Source(jobs=jobs, history=history, teams=teams, limits=limits, left_out=absurd, span_h=span_h)
+
+
+def _span_h(run: LabRun, now: datetime) -> float:
+    """Hours of the history: fewer than the days of the run where the first job that there is came later."""
+    first_at = Job.objects.visible_to(run.owner).order_by("created_at").values_list("created_at", flat=True).first()
+    since = max(now - timedelta(days=run.days or 0), first_at or now)
+    return (now - since) / timedelta(hours=1)
 
 
 def _absurd_words(names: Sequence[str]) -> str:
@@ -148,7 +158,7 @@ def _simulated(run: LabRun, source: Source) -> dict[str, object]:
     warnings = [source.left_out, others.note or ""]
     if source.history is not None and not run.owner.is_staff:
         warnings.append(OTHERS_LEFT_OUT)
-    return _with_warnings(result, warnings)
+    return _with_warnings(result | {"span_h": source.span_h}, warnings)
 
 
 def _asked_limits(run: LabRun, source: Source) -> TeamLimits:

@@ -1,6 +1,7 @@
 """Runs of the policy lab with their request, progress and result, and the traces uploaded for them."""
 
 import gzip
+from collections.abc import Collection, Sequence
 from typing import Self
 
 from django.conf import settings
@@ -104,7 +105,7 @@ class LabRun(models.Model):
         """Whether the user may see the jobs of all teams that are in the result."""
         if user.is_staff or self.trace_format or self.result is None:
             return True
-        return self.teams is not None and set(self.teams) <= set(user.teams.values_list("pk", flat=True))
+        return shows_to_teams(self.teams, frozenset(user.teams.values_list("pk", flat=True)))
 
 
 class LabTrace(models.Model):
@@ -128,6 +129,11 @@ class LabTrace(models.Model):
     @property
     def table(self) -> str:
         return gzip.decompress(self.throughputs).decode()
+
+
+def shows_to_teams(teams: Sequence[int] | None, seen: Collection[int]) -> bool:
+    """Whether a result with jobs of these teams shows to a person who may see jobs of those; None: not known."""
+    return teams is not None and set(teams) <= set(seen)
 
 
 def _quota_in_words(

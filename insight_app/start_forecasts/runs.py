@@ -116,7 +116,7 @@ def run_now(now: datetime) -> ForecastRun | None:
     newest = _newest_round()
     if newest is None:
         return None
-    begun = {"started_at": now, "finished_at": None}
+    begun = {"started_at": now, "finished_at": None, "planned": None}  # its plan begins with it: an old one is none
     return ForecastRun.objects.update_or_create(round=newest, defaults=begun)[0]
 
 

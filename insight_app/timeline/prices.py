@@ -7,6 +7,7 @@ from typing import NamedTuple
 from allocation.policies import prices_in_hours
 from insight_app.gpu_prices.past import PriceSpan, hours_by_price, read_past_prices
 from insight_app.gpu_prices.planned import PlannedHours, read_planned_hours
+from insight_app.gpu_prices.wording import is_told
 from insight_app.timeline.time_range import Frame
 from scheduler_app.models import PolicySetting
 
@@ -75,15 +76,15 @@ class CheapLater(NamedTuple):
 
 
 def cheap_later(prices: Sequence[TypePrice]) -> list[CheapLater]:
-    """Of each GPU type that has a planned price now, sorted by name."""
+    """Of each GPU type whose planned price of now is told in words, sorted by name."""
     planned: dict[str, list[TypePrice]] = {}
     for one in prices:
         if one.planned:
             planned.setdefault(one.gpu_type, []).append(one)
-    return [_cheap_later(name, planned[name]) for name in sorted(planned)]
+    return [_cheap_later(name, planned[name]) for name in sorted(planned) if is_told(planned[name][0].price)]
 
 
 def _cheap_later(gpu_type: str, planned: Sequence[TypePrice]) -> CheapLater:
     now = planned[0].price
-    later = next((one for one in planned if now > 0 and one.price <= CHEAPER * now), None)
+    later = next((one for one in planned if one.price <= CHEAPER * now), None)
     return CheapLater(gpu_type, now, later and later.since, later and later.price)

@@ -19,6 +19,8 @@ LATE, LATE_S = "at any time ({} overdue)", NOW_S
 """What should have happened so many seconds ago, by the latest quantile: after `starts`, `done` and `is expected`."""
 LEAST_PLAIN, LEAST_WHOLE = 0.001, 999.5
 """Smaller values are shown as `< 0.001`; from the second value on, `.3g` would write an exponent."""
+LEAST_TOLD_H, LEAST_WHOLE_H = 0.05, 9.5
+"""Of less waiting no sentence is made; from the second value on it has no decimals."""
 BEYOND = "more than 3d"
 UTC_TIME = r"(\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?)"
 UTC_TIMES = re.compile(rf"{UTC_TIME}(?: to {UTC_TIME})? UTC")
@@ -232,6 +234,11 @@ def hours(value: float | None) -> str:
         return ""
     unit, per_hour = next(((unit, per) for unit, per in (("h", 1), ("m", 60)) if value * per >= 1), ("s", 3600))
     return f"{value * per_hour:.3g}{unit}"
+
+
+def waiting_hours(value: float) -> str:
+    """Hours of waiting as on pages, never with an exponent: `0.3 h`, `4.8 h`, `1,384 h`."""
+    return f"{value:,.0f} h" if abs(value) >= LEAST_WHOLE_H else f"{value:.1f} h"
 
 
 def gib(mib: int) -> str:

@@ -34,6 +34,7 @@ from motley_client.responses import (
     WouldStart,
 )
 from motley_command.tables.format import (
+    LEAST_TOLD_H,
     Cell,
     age,
     by_clock,
@@ -49,6 +50,7 @@ from motley_command.tables.format import (
     three_digits,
     to_the_second,
     until,
+    waiting_hours,
     when,
     zone_at,
 )
@@ -396,7 +398,7 @@ def _checkpoints(found: Checkpoints | None, *, forecast: DeadlineOutlook | None)
         return []
     said = [f"best interval {duration(found['interval_s'])}"]
     if found["lost_gpu_s"] is not None:
-        said.append(f"losses of nodes are expected to take {found['lost_gpu_s'] / 3600:.2g} GPU-h")
+        said.append(f"losses of nodes are expected to take {three_digits(found['lost_gpu_s'] / 3600)} GPU-h")
     if found["in_time"] is not None and forecast is None:
         said.append(f"meets its deadline with probability {found['in_time']:.2f}, as far as losses decide it")
     return [("checkpoints", "; ".join(said))]
@@ -444,7 +446,9 @@ def _at_what_cost(found: PlannedForecast, coming: QueueForecast) -> str:
     if met := _in_time(coming):
         return f"Its deadline is {met}."
     waits_h = found.get("others_wait_h")
-    return "" if waits_h is None else f"By the plan, others wait {waits_h:.2g} h for its GPUs."
+    if waits_h is None or waits_h < LEAST_TOLD_H:
+        return ""
+    return f"By the plan, others wait {waiting_hours(waits_h)} for its GPUs."
 
 
 def gpus(job: Job) -> str:

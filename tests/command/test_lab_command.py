@@ -128,7 +128,10 @@ def test_nodes_are_told_with_what_they_would_save(service: Live, motley: Motley)
 
 def test_a_line_of_a_node_has_prices_and_simulated_figures() -> None:
     one = {"gpu_type": "t4", "gpus": 8, "node_gpus": 4, "price": 0.5, "saved_h": 40.0, "cost_h": None, "words": ""}
-    simulated = {"simulated_more": {"lab_run": 3, "saved_h": 38.0}, "simulated_less": None}
+    simulated = {
+        "simulated_more": {"lab_run": 3, "saved_h": 38.0},
+        "simulated_less": {"lab_run": 4, "saved_h": -9.0, "only_teams_of": "ada"},
+    }
     shown = StringIO()
     found = {"since": None, "types": [one | simulated], "why_none": ""}
     Console(file=shown, width=120).print(node_savings_table(cast("NodeSavings", found)))
@@ -143,5 +146,11 @@ def test_a_line_of_a_node_has_prices_and_simulated_figures() -> None:
         "h",
         "(run",
         "3)",
-        "-",
+        "9.0",
+        "h",
+        "(run",
+        "4,",
+        "teams",
+        "of",
+        "ada)",
     ]

@@ -6,7 +6,17 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from motley_command.tables.format import by_clock, hours, in_local_zone, interval, table, three_digits
+from insight_app.gpu_prices import wording
+from motley_command.tables.format import (
+    LEAST_TOLD_H,
+    by_clock,
+    hours,
+    in_local_zone,
+    interval,
+    table,
+    three_digits,
+    waiting_hours,
+)
 from motley_command.tables.jobs import LEFT_OUT_FIRST
 from motley_command.tables.lab import _change
 
@@ -129,3 +139,20 @@ def test_a_narrow_terminal_leaves_out_the_least_important_columns(width: int, he
 @pytest.mark.parametrize(("change", "words"), [(None, "-"), (0.05, "+5%"), (-0.4, "-40%"), (16.89, "17.9 x")])
 def test_a_manifold_change_is_a_multiple(change: float | None, words: str) -> None:
     assert _change(change) == words
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (0.05, "0.1 h"),
+        (0.3, "0.3 h"),
+        (9.46, "9.5 h"),
+        (9.5, "10 h"),
+        (384, "384 h"),
+        (-384, "-384 h"),
+        (1.2e7, "12,000,000 h"),
+    ],
+)
+def test_hours_of_waiting_have_no_exponent_and_read_as_on_pages(value, words):
+    assert (waiting_hours(value), LEAST_TOLD_H) == (words, wording.LEAST_TOLD_H)
+    assert wording.format_hours(value) == words

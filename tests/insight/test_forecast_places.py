@@ -15,7 +15,7 @@ from insight_app.explain.drain_estimate import name_jobs, occupancies
 from insight_app.explain.queue_outlook import queue_outlook
 from insight_app.models import JobForecast
 from insight_app.start_forecasts.showing import Interval
-from jobs_app.models import Job
+from jobs_app.models import Attempt, Job
 from tests.insight.forecast_cluster import forecast_now, running, submitted
 from tests.service_lab import Lab
 from web.pages.templatetags.format_filters import by_clock, coming
@@ -189,6 +189,15 @@ def test_a_cordoned_node_is_empty_when_the_last_of_its_jobs_is_forecast_to_end(c
     assert re.search(r"Expected empty at (\w+ )?\d\d:\d\d \(", shown)
     assert str(job) in shown
     assert "1 job there; empty in about 1 h (20 min to" in text_of(client, "/cluster")
+
+
+def test_a_job_of_more_years_than_dates_have_leaves_the_time_of_a_cordon_unknown(cluster: Lab, client: Client) -> None:
+    job = submitted(cluster, minutes=1, total_steps=2**62)
+    Attempt.objects.filter(pk=running(cluster, job).pk).update(rate=1.0)
+    cordon(Node.objects.get(), reason="fan", actor=None)
+    client.force_login(cluster.user())
+    answer = client.get("/api/v1/nodes/n1")
+    assert (answer.status_code, answer.json()["empty_at"]) == (200, None)
 
 
 def test_a_job_without_a_forecast_leaves_the_time_of_a_cordon_unknown(cluster: Lab) -> None:

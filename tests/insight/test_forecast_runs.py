@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from django.core.management import call_command
 
+from insight_app.gpu_prices.planned import read_planned_hours
 from insight_app.models import ForecastRun, JobForecast
 from insight_app.start_forecasts.runs import (
     LEAST_PAUSE,
@@ -14,6 +15,7 @@ from insight_app.start_forecasts.runs import (
     STOPPED_AFTER,
     ForecastsAreRunning,
     claim_run,
+    forecast_jobs,
     note_failed,
     run_now,
 )
@@ -112,6 +114,19 @@ def test_a_run_by_hand_begins_now_and_not_beside_another(cluster: Lab) -> None:
     again = run_now(now + 60 * MINUTE)
     assert again is not None
     assert (again.pk, again.started_at, again.finished_at) == (claimed.pk, now + 60 * MINUTE, None)
+
+
+def test_a_run_by_hand_that_fails_dates_no_old_plan_anew(cluster: Lab) -> None:
+    submitted(cluster, minutes=10)
+    cluster.policy("motley", round_s=60)
+    first = forecast_now(cluster)
+    assert first.planned is not None
+    PolicySetting.objects.update(parameters={"gone": 1})
+    later = cluster.now + 60 * MINUTE
+    again = run_now(later)
+    assert again is not None
+    assert (again.pk, forecast_jobs(again, later).message[:16]) == (first.pk, "InvalidParameter")
+    assert read_planned_hours(later) is None
 
 
 def test_the_command_runs_what_was_claimed(cluster: Lab, capsys: pytest.CaptureFixture[str]) -> None:

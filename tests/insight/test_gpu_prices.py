@@ -5,14 +5,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
+from django.template.loader import render_to_string
 from django.urls import reverse
 from rest_framework.test import APIClient
 
+from insight_app.explain.cost_and_time import CostAndTime, CostOption, CostUnit
 from insight_app.explain.decisions import explain_job
 from insight_app.explain.dry_run import dry_run
-from insight_app.explain.plan_forecast import others_wait_h, promise_of
+from insight_app.explain.plan_forecast import PlannedForecast, others_wait_h, promise_of
 from insight_app.gpu_prices.past import PriceSpan, read_past_prices
 from insight_app.gpu_prices.planned import PlannedHours, PlannedInterval, read_planned_hours
 from insight_app.models import ForecastRun
@@ -23,10 +26,12 @@ from insight_app.start_forecasts.showing import Interval, ShownForecast
 from insight_app.timeline.prices import BINS, CheapLater, TypePrice, cheap_later, past_prices, planned_prices
 from insight_app.timeline.time_range import Frame
 from jobs_app.models import Job
+from motley_command.tables.jobs import _at_what_cost
 from scheduler_app.models import PolicySetting, Round
 from tests.insight.forecast_cluster import running, submitted
 from tests.rest_callers import Scope, caller
 from tests.service_lab import Lab
+from web.pages.cost_chart import cost_figure
 
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -116,6 +121,7 @@ def test_a_type_is_cheap_from_when_its_price_has_halved() -> None:
     assert cheap_later(found) == [CheapLater("t4", 3.0, NOW + 2 * HOUR, 0.4)]
     assert cheap_later(found[:2]) == [CheapLater("t4", 3.0, None, None)]
     assert cheap_later([TypePrice("t4", NOW, NOW + HOUR, 3.0, planned=False)]) == []
+    assert cheap_later([TypePrice("t4", NOW, NOW + HOUR, 0.0, planned=True)]) == [], "an hour costs nobody any"
 
 
 def test_of_many_rounds_some_stand_for_all(lab: Lab) -> None:
@@ -164,6 +170,30 @@ def test_a_deadline_is_promised_with_what_it_costs_others_or_not_before_a_time()
         "The deadline cannot be promised: it is met in 25% of the futures, in 90 % not before 2026-11-29 14:00 UTC."
     )
     assert promise_of(replace(SHOWN, in_time=None), waits_h) == ""
+    assert promise_of(SHOWN, 384.0).endswith("; others wait 384 h for its GPUs.")
+    assert promise_of(SHOWN, 0.0) == promise_of(SHOWN, None) == "The deadline is met in 75% of the futures."
+
+
+@pytest.mark.parametrize(
+    ("waits_h", "words"),
+    [(None, ""), (0.0, ""), (0.4, "others wait 0.4 h for its GPUs."), (384.0, "others wait 384 h for its GPUs.")],
+)
+def test_a_plan_tells_what_it_costs_others_on_pages_and_in_the_command(waits_h: float | None, words: str) -> None:
+    found = PlannedForecast(replace(SHOWN, in_time=None), others_wait_h=waits_h)
+    assert found.cost_words == (words and f"By the plan, {words}")
+    shown = " ".join(render_to_string("pages/_plan_forecast.html", {"found": found}).split())
+    assert ("others wait" in shown, words in shown) == (bool(words), True)
+    told: Any = {"others_wait_h": waits_h, "promise": ""}
+    coming: Any = {"in_time": None}
+    assert _at_what_cost(told, coming) == found.cost_words
+
+
+def test_the_chart_of_a_plan_writes_hours_without_an_exponent() -> None:
+    option = CostOption("t4", 2, 3600.0, 2.0, True, True, 1384.0)
+    (words,) = cost_figure(CostAndTime([option], CostUnit.GPU_HOURS), {}, currency="")["data"][-1]["hovertext"]
+    assert words.endswith("others wait 1,384 h")
+    free = CostAndTime([replace(option, others_wait_h=0.0)], CostUnit.GPU_HOURS)
+    assert "others wait" not in cost_figure(free, {}, currency="")["data"][-1]["hovertext"][0]
 
 
 def test_a_job_that_runs_is_told_how_long_others_wait_for_its_gpus(planned: Lab) -> None:
@@ -171,7 +201,11 @@ def test_a_job_that_runs_is_told_how_long_others_wait_for_its_gpus(planned: Lab)
     said = "Others wait 2.5 h for each hour that it holds 1 A100, by the prices of round 1."
     assert explain_job(job, planned.now)["others_wait"] == said
     assert explain_job(waits, planned.now)["others_wait"] == ""
-    Round.objects.update(policy="fifo")
+    Round.objects.update(prices={"a100": 384.0})
+    assert explain_job(job, planned.now)["others_wait"].startswith("Others wait 384 h for each hour")
+    Round.objects.update(prices={"a100": 0.0})
+    assert explain_job(job, planned.now)["others_wait"] == "", "nobody waits"
+    Round.objects.update(policy="fifo", prices={"a100": 2.5})
     assert explain_job(job, planned.now)["others_wait"] == ""
 
 
@@ -192,6 +226,19 @@ def test_options_of_a_plan_tell_what_they_cost_others(planned: Lab) -> None:
     planned.policy("fifo", round_s=60)
     (option,) = dry_run(spec, owner=planned.user())["cost_and_time"].options
     assert option.others_wait_h is None
+
+
+def test_a_job_of_more_years_than_dates_have_costs_others_what_the_whole_plan_does(planned: Lab) -> None:
+    spec = {"name": "net", "team": "vision", "command": "true", "gpus": 1} | {
+        "rates": {"a100": 1.0},
+        "total_steps": 2**62,
+    }
+    (option,) = dry_run(spec, owner=planned.user())["cost_and_time"].options
+    intervals = read_planned_hours(planned.now).types["a100"]  # type: ignore[union-attr]
+    whole = sum(one.price * ((one.until - one.since) / HOUR) for one in intervals)
+    assert option.others_wait_h == pytest.approx(whole, rel=0.05)
+    asked = caller(planned.user(), Scope.SUBMIT).post("/api/v1/jobs?dry_run=true", spec, format="json")
+    assert asked.status_code == 200, asked.content
 
 
 def over(intervals: Sequence[PlannedInterval], now: datetime) -> list[tuple[PlannedInterval, float]]:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
+from django.utils import timezone
 
 from accounting_app.models import DailyUsage
 from cluster_app.models import GpuType
@@ -84,6 +85,8 @@ def test_the_present_policy_is_compared_with_what_really_happened_and_others_wit
     assert (run.state, run.done, run.message) == (State.DONE, 12, "")
     result = shown(run)
     assert (result["jobs"], result["cluster"]) == (4, "a100=1x2")
+    first = Job.objects.order_by("created_at").values_list("created_at", flat=True)[0]
+    assert result["span_h"] == pytest.approx((timezone.now() - first) / timedelta(hours=1), abs=0.1), "less than a week"
     assert result["actual"]["avg_jct_h"] == pytest.approx((600 + 609 + 618 + 627) / 4 / 60, rel=0.01)
     assert abs(result["present"]["errors"]["avg_jct_h"]) < 0.05
     fifo, srtf = (one["figures"] for one in result["policies"])

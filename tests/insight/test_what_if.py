@@ -239,5 +239,6 @@ def test_what_a_change_costs_others_is_told_by_the_prices_of_the_round() -> None
     plan: Any = SimpleNamespace(decision=SimpleNamespace(prices=np.array([3.0, 0.7])), assignment=[0])
     planned = PlannedRound(snapshot, plan, 0, False, [], in_hours=True)
     assert planned.price_words(planned.prices) == " Others wait 1.4 h for each hour that it holds these GPUs."
+    assert planned.price_words({"t4": 192.0}).startswith(" Others wait 384 h for each hour")
     assert planned.price_words({"t4": 0.0}) == ""
     assert replace(planned, in_hours=False).prices == {}

@@ -181,6 +181,11 @@ class LabResult(serializers.Serializer[Any]):
     """Result of a run; times are in hours, energy is of GPUs while jobs have them, by the power of their types."""
 
     jobs = serializers.IntegerField()
+    span_h = serializers.FloatField(
+        allow_null=True,
+        required=False,
+        help_text="Length of the history: `days`, or from the first job on; null: an uploaded trace.",
+    )
     cluster = serializers.CharField(help_text="That of `policies`, as in a100=2x8.")
     actual = _figures("What really happened; null for an uploaded trace.", allow_null=True)
     present = LabPresent()

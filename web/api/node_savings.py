@@ -14,10 +14,13 @@ from jobs_app.permissions import NotForJobs, caller
 
 
 class SimulatedSavingAnswer(serializers.Serializer[Any]):
-    """What the newest run of the lab found that changed only this node and keeps the policy."""
+    """What the newest run of the lab in 28 days found that changed only this node, under the present setting."""
 
     lab_run = serializers.IntegerField()
     saved_h = serializers.FloatField(help_text="Hours of waiting a week; negative: that it cost.")
+    only_teams_of = serializers.CharField(
+        help_text="User whose teams' jobs alone were simulated; empty: all jobs were."
+    )
 
 
 class NodeSavingAnswer(serializers.Serializer[Any]):

@@ -375,7 +375,8 @@ class Explanation(serializers.Serializer[Any]):
     )
     others_wait = serializers.CharField(
         allow_blank=True,
-        help_text="How long others wait for the GPUs that it holds; empty: it holds none, or it is not known.",
+        help_text="How long others wait for the GPUs that it holds; empty: it holds none, nobody waits for them, or it "
+        "is not known.",
     )
     round = serializers.IntegerField(allow_null=True)
     would_start = WouldStartAnswer(

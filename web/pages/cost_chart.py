@@ -7,6 +7,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from insight_app.explain.cost_and_time import CostAndTime, CostOption, CostUnit
+from insight_app.gpu_prices.wording import format_hours, is_told
 from simulation.results.time_units import TimeUnit, format_duration, unit_of
 from web.pages.charts import Figure
 
@@ -69,7 +70,8 @@ def _places(options: Sequence[CostOption], unit: TimeUnit) -> dict[str, list[flo
 def _words(option: CostOption, unit: CostUnit, currency: str) -> str:
     """Hover text of a point."""
     cost = f"{option.cost:.3g} {currency if unit is CostUnit.PRICE else 'GPU-hours'}".strip()
-    waits = "" if option.others_wait_h is None else f"<br>others wait {option.others_wait_h:.3g} h"
+    waits_h = option.others_wait_h
+    waits = f"<br>others wait {format_hours(waits_h)}" if is_told(waits_h) else ""
     name = f"{option.gpus} {escape(option.gpu_type.upper())}"
     return f"{name}<br>{format_duration(option.run_seconds)}<br>{escape(cost)}{waits}"
 

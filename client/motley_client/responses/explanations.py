@@ -136,7 +136,7 @@ class Explanation(TypedDict):
     measurement: NotRequired[str]
     """Why it measures its rate where it runs; empty if it does not."""
     others_wait: NotRequired[str]
-    """How long others wait for the GPUs that it holds; empty: it holds none, or it is not known."""
+    """How long others wait for the GPUs that it holds; empty: it holds none, nobody waits, or it is not known."""
     round: int | None
     would_start: WouldStart | None
 

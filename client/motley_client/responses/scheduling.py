@@ -32,6 +32,8 @@ class SimulatedSaving(TypedDict):
 
     lab_run: int
     saved_h: float
+    only_teams_of: NotRequired[str]
+    """User whose teams' jobs alone were simulated; empty: all jobs were."""
 
 
 class NodeSaving(TypedDict):

@@ -14,6 +14,7 @@ from django.utils.safestring import SafeString
 
 from allocation.policies.parameters import Parameter
 from insight_app.explain.array_progress import array_summary, gpu_time
+from insight_app.gpu_prices.wording import format_hours
 from insight_app.models import PolicyGuard
 from insight_app.policy_effects.guard import amount
 from insight_app.start_forecasts.showing import Interval, ShownForecast
@@ -26,6 +27,7 @@ from web.pages.time_zones import in_page_zone, moment, zone_at
 register = template.Library()
 register.filter(array_summary)
 register.filter(gpu_time)
+register.filter("hours", format_hours)
 register.filter(in_page_zone)
 
 LEAST_PERCENT, MANIFOLD = 1e-5, 2.0
