@@ -152,11 +152,12 @@ class _Placement:
         self.free -= np.bincount(nodes, minlength=N)
         self.vacant -= np.bincount(nodes[self.inventory.vacant[taken]], minlength=N)
         self.free_by_class -= self.inventory.by_slow_class(taken)
-        cpus, memory_mib = self.inventory.booked(rows, nodes)
+        goes_on = self.inventory.goes_on(owner)[taken]
+        cpus, memory_mib = self.inventory.booked(rows, nodes, goes_on)
         self.cpus -= np.bincount(nodes, cpus, N)
         self.memory_mib -= np.bincount(nodes, memory_mib, N)
         if self.demands is not None:
-            self.demands.take(rows, nodes, self.inventory.holder[taken] == rows)
+            self.demands.take(rows, nodes, goes_on)
 
     def fill(self, rows: Ints) -> None:
         """Place the configurations of these rows: those that not all nodes may serve before the others."""
@@ -320,12 +321,13 @@ class _Placement:
 
     def _book(self, i: int, gpus: Ints, nodes: Ints) -> None:
         """Take CPUs and memory for these GPUs from the nodes beside them."""
-        rows = np.full(gpus.size, i)
-        cpus, memory_mib = self.inventory.booked(rows, nodes)
+        rows, same = np.full(gpus.size, i), bool((self.inventory.holder[gpus] == i).all())
+        goes_on = np.full(gpus.size, same and gpus.size == self.sizes[i])
+        cpus, memory_mib = self.inventory.booked(rows, nodes, goes_on)
         np.subtract.at(self.cpus, nodes, cpus)
         np.subtract.at(self.memory_mib, nodes, memory_mib)
         if self.demands is not None:
-            self.demands.take(rows, nodes, self.inventory.holder[gpus] == i)
+            self.demands.take(rows, nodes, goes_on)
 
     def _serves(self, i: int, node: int, gang: int) -> bool:
         """Whether a node that has the GPUs has the CPUs and the memory, too."""
@@ -336,17 +338,18 @@ class _Placement:
     def feeds(self, i: int, gpus: Ints) -> bool:
         """Whether the nodes have the CPUs and the memory that job i needs beside these GPUs, which it holds."""
         nodes, counts = np.unique(self.inventory.gpu_node[gpus], return_counts=True)
-        return bool((self._fed(i, nodes) >= counts).all())
+        return bool((self._fed(i, nodes, goes_on=True) >= counts).all())
 
     def _servable(self, i: int, nodes: Ints) -> Ints:
         """GPUs that each node could still serve to job i."""
         fed = self._fed(i, nodes)
         return np.where(self.inventory.open_to(i)[nodes], fed, 0) if self.inventory.restricted[i] else fed
 
-    def _fed(self, i: int, nodes: Ints) -> Ints:
+    def _fed(self, i: int, nodes: Ints, *, goes_on: bool = False) -> Ints:
         """GPUs without an owner for which each node has the CPUs and the memory."""
         cpus, memory_mib = self.cpus[nodes], self.memory_mib[nodes]
-        return self.inventory.servable(i, nodes, gpus=self.free[nodes], cpus=cpus, memory_mib=memory_mib)
+        free, servable = self.free[nodes], self.inventory.servable
+        return servable(i, nodes, gpus=free, cpus=cpus, memory_mib=memory_mib, goes_on=goes_on)
 
     def _find(self, i: int) -> Ints | None:
         """GPUs for the configuration of job i in one domain, or None."""
