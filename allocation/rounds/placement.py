@@ -233,24 +233,51 @@ class _Placement:
         return not (wants[self.inventory.holder] & (self.problem.usage[self.inventory.gpu_type, k] > 0)).any()
 
     def _fill_tightly(self, rows: Ints, k: int) -> None:
-        """Best fit for plain rows, with the tightest nodes on top of a heap."""
+        """Best fit for plain rows, with the tightest nodes on top of a heap; those that can serve no row leave it."""
         count = int(self.problem.nodes[k])
         each, of_type = int(self.problem.gpus[k]) // count, self.problem.usage[self.inventory.node_type, k] > 0
         rank = self._orders.rank[self._orders.order[rows[0]]]
-        some = int(rows[0])  # rows that are served here have the same demand
-        nodes = [self._tightness(some, v, each, rank) for v in np.flatnonzero(of_type & (self.free >= each)).tolist()]
+        needs, some = self._needs(rows), int(rows[0])  # rows that are served here have the same demand
+        lightest = _lightest(rows, needs)
+        able = self._able(np.flatnonzero(of_type & (self.free >= each)), lightest, each)
+        nodes = [self._tightness(some, v, each, rank) for v in able.tolist()]
         heapify(nodes)
-        idle = self._idle_of(of_type)
-        for i in rows.tolist():
-            seen, best = list[tuple[int, ...]](), list[int]()
-            while nodes and len(best) < count:
-                seen.append(heappop(nodes))
-                best += [seen[-1][-1]] if self._serves(i, seen[-1][-1], each) else []
+        idle, unserved = self._idle_of(of_type), set[tuple[float, ...]]()
+        for i, needed in zip(rows.tolist(), map(tuple, needs.tolist()), strict=True):
+            if needed in unserved:
+                continue
+            best, seen = self._tightest_of(nodes, i, lightest, each=each, count=count)
             if len(best) == count:
                 self.give(i, np.array([idle[v].pop() for v in best for _ in range(each)]))
                 seen = [self._tightness(some, v, each, rank) for *_, v in seen if self.free[v] >= each]
+            else:
+                unserved.add(needed)  # what nodes have left only becomes less
             for node in seen:
                 heappush(nodes, node)
+
+    def _tightest_of(
+        self, nodes: list[tuple[int, ...]], i: int, lightest: int | None, *, each: int, count: int
+    ) -> tuple[list[int], list[tuple[int, ...]]]:
+        """Nodes for row i from a heap, and all that were taken from it and could serve some row."""
+        best, seen = list[int](), list[tuple[int, ...]]()
+        while nodes and len(best) < count:
+            node = heappop(nodes)
+            if self._serves(i, node[-1], each):
+                best.append(node[-1])
+            elif lightest is not None and not self._serves(lightest, node[-1], each):
+                continue
+            seen.append(node)
+        return best, seen
+
+    def _able(self, nodes: Ints, row: int | None, gang: int) -> Ints:
+        """Those of the nodes that have the CPUs and the memory for a gang of this row; all for no row."""
+        return nodes if row is None else nodes[self._servable(row, nodes) >= gang]
+
+    def _needs(self, rows: Ints) -> Floats:
+        """What decides which nodes can serve each row (r, 3): its set of nodes, CPUs and memory."""
+        node_set = self.inventory.node_set
+        sets = np.full(rows.size, -1) if node_set is None else node_set[rows]
+        return np.column_stack([sets, self.inventory.cpus_per_gpu[rows], self.inventory.memory_per_gpu_mib[rows]])
 
     def moving(self, rows: Ints) -> "_Placement":
         """Placement in which these rows may move, if that places more of them and drops none."""
@@ -417,6 +444,13 @@ def _books_of(inventory: Inventory, assignment: Ints) -> DemandBooks | None:
     capacity = np.column_stack([inventory.node_cpus, inventory.node_memory_mib / MIB_PER_GIB])
     asked = np.column_stack([inventory.cpus_per_gpu, inventory.memory_per_gpu_mib / MIB_PER_GIB])
     return DemandBooks.start(inventory.demands, assignment, capacity=capacity, asked=asked)
+
+
+def _lightest(rows: Ints, needs: Floats) -> int | None:
+    """The row that can be served wherever one of these can, by their needs (r, 3); None: there is no such row."""
+    lightest = int(np.lexsort(needs[:, :0:-1].T)[0])
+    alike = (needs[:, 0] == needs[lightest, 0]).all() and (needs >= needs[lightest]).all()
+    return int(rows[lightest]) if alike else None
 
 
 def _fewest(nodes: Ints, most: Ints, gang: int) -> list[tuple[int, int]] | None:
