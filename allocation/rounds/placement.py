@@ -9,7 +9,7 @@ from typing import Self
 
 import numpy as np
 
-from allocation.demands import MIB_PER_GIB, DemandBooks
+from allocation.demands import MIB_PER_GIB, ROUNDING, DemandBooks
 from allocation.inventory import Inventory
 from allocation.problem import Problem
 from allocation.quotas import Quotas
@@ -48,10 +48,13 @@ def place_gangs(problem: Problem, assignment: Ints, inventory: Inventory, owner:
 
 
 def _defragmented(placement: "_Placement", rows: Ints) -> "_Placement":
-    """Defragment one type: move its rows so that all waiting gangs fit, else the larger half of them, and so on."""
+    """Defragment one type: move its rows so that all waiting gangs fit, else the larger half of them, and so on.
+
+    Nothing is tried where CPUs or memory are used up, whichever nodes rows were on.
+    """
     waiting = rows[~placement.has[rows]]
     waiting = waiting[np.argsort(-placement.problem.gpus[placement.assignment[waiting]], kind="stable")]
-    while waiting.size:
+    while waiting.size and placement.could_feed(waiting, rows):
         moved = placement.moving(np.concatenate([rows[placement.has[rows]], waiting]))
         if moved is not placement:
             return moved.with_few_moves()
@@ -285,12 +288,40 @@ class _Placement:
         other = self._with(np.where(np.isin(self.owner, movers), -1, self.owner))
         other.fill(rows)
         better = not (self.has & ~other.has).any() and other.has.sum() > self.has.sum()
-        return other if better else self
+        return other if better and not (other.overbooked & ~self.overbooked).any() else self
+
+    def could_feed(self, waiting: Ints, movers: Ints) -> bool:
+        """Whether all nodes of a type together have the CPUs and the memory for one of its waiting gangs.
+
+        If not, no move of rows makes room: each takes what it asks for along, and leaves only what it has beyond that.
+        """
+        k = self.assignment[waiting]
+        nodes = self.problem.usage[self.inventory.node_type, k[0]] > 0
+        gpus = np.flatnonzero(nodes[self.inventory.gpu_node] & np.isin(self.owner, movers))
+        rows, goes_on = self.owner[gpus], self.inventory.goes_on(self.owner)[gpus]
+        booked = np.column_stack(self.inventory.booked(rows, self.inventory.gpu_node[gpus], goes_on))
+        anew = self._least_of(rows, nodes)
+        left = np.maximum(np.column_stack([self.cpus, self.memory_mib])[nodes], 0).sum(axis=0)
+        needs = self.problem.gpus[k][:, None] * self._least_of(waiting, nodes)
+        return bool((needs <= (left + (booked - anew).sum(axis=0)) * (1 + ROUNDING)).all(axis=1).any())
+
+    def _least_of(self, rows: Ints, nodes: Bools) -> Floats:
+        """CPUs and MiB (r, 2) for a GPU of each row on that of these nodes (N,) where they are the fewest."""
+        asked = np.column_stack([self.inventory.cpus_per_gpu[rows], self.inventory.memory_per_gpu_mib[rows]])
+        least = self.inventory.node_least
+        return asked if least is None else np.maximum(asked, least[nodes].min(axis=0))
 
     def with_few_moves(self) -> "_Placement":
         """The same placement after contents of equal nodes are exchanged so that most jobs keep their nodes."""
         stays = (self.assignment >= 0) & (self.assignment == self.problem.held)
-        return self._with(relabelled(self.owner, self.inventory, stays, self.problem.locked))
+        other = self._with(relabelled(self.owner, self.inventory, stays, self.problem.locked))
+        return self if (other.overbooked & ~self.overbooked).any() else other
+
+    @property
+    def overbooked(self) -> Bools:
+        """Nodes (N,) with less than their jobs have: one that gets back what it holds keeps what is booked for it."""
+        short: Bools = (self.cpus < -ROUNDING) | (self.memory_mib < -ROUNDING)
+        return short
 
     def _with(self, owner: Ints) -> "_Placement":
         """Placement of the same assignment in which these own the GPUs (G,)."""

@@ -145,6 +145,30 @@ def test_a_job_that_is_idle_in_the_plan_gets_its_gpus_back_only_with_what_is_boo
     assert owner.tolist() in ([1, IDLE], [IDLE, 1])
 
 
+def beside_booked(node_cpus, booked):
+    """Owners where two jobs hold one of two GPUs each, with so many CPUs, and a third wants two GPUs of a node."""
+    problem, assignment = one_type([1, 1, 2], [2, 2])
+    columns = {"cpus_per_gpu": [0, 0, 0], "node_cpus": [node_cpus] * 2, "node_least": [[1, 0]] * 2}
+    columns |= {"holder": [0, IDLE, 1, IDLE], "row_booked": [[booked[0], 0], [booked[1], 0], [0, 0]]}
+    return place(holding(problem, assignment, [0, 1]), assignment, build_inventory([[2, 2]], 3, **columns)).tolist()
+
+
+def test_a_job_that_is_moved_leaves_what_was_booked_beyond_what_it_asks_for():
+    assert beside_booked(3, [3, 2]) in ([2, 2, 1, 0], [2, 2, 0, 1])
+
+
+def test_no_job_is_moved_beside_one_that_goes_on_with_all_cpus_of_the_node():
+    """It would wait at its engine until the other ends."""
+    assert beside_booked(2, [2, 2]) == [0, IDLE, 1, IDLE]
+
+
+def test_jobs_that_ask_for_more_or_less_are_served_in_turn_where_cpus_run_out():
+    problem, assignment = one_type([1] * 6, [2, 2, 2])
+    columns = {"cpus_per_gpu": [2, 0, 2, 0, 2, 0], "node_cpus": [0, 2, 3], "node_least": [[1, 0]] * 3}
+    owner = place(problem, assignment, build_inventory([[2, 2, 2]], 6, **columns))
+    assert owner.tolist() == [IDLE, IDLE, 0, IDLE, 1, 2]
+
+
 def test_a_job_goes_only_to_a_node_of_its_set():
     problem, assignment = one_type([2], [4, 2])
     inventory = build_inventory([[4, 2]], 1, node_set=[0], node_sets=[[True, False]])
