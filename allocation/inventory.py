@@ -43,6 +43,9 @@ class Inventory:
 
     node_least (N, 2): CPUs and MiB that the node's engine books for each GPU at least. None: nothing is booked.
 
+    row_booked (m, 2): CPUs and MiB that an engine has booked for each GPU that a job holds, for as long as it is not
+    restarted; 0: what it asks for. None: nothing beyond what jobs ask for.
+
     demands: what jobs would have beyond what they ask for, and by which they are placed beside others. None: nothing.
     """
 
@@ -62,6 +65,7 @@ class Inventory:
     gpu_slower_by: Floats | None = None
     node_price: Floats | None = None
     node_least: Floats | None = None
+    row_booked: Floats | None = None
     demands: Demands | None = None
 
     def __post_init__(self) -> None:
@@ -72,15 +76,12 @@ class Inventory:
         if self.node_set is not None:
             self._refuse_shape("node_set", (m,))
             self._refuse_shape("node_sets", (int(self.node_set.max(initial=-1)) + 1, N))
-        for name in ("node_domain", "node_loss_rate", "node_price"):
+        optional = {"node_domain": (N,), "node_loss_rate": (N,), "node_price": (N,), "node_least": (N, 2)}
+        for name, shape in (optional | {"row_booked": (m, 2), "gpu_slower_by": (G,)}).items():
             if getattr(self, name) is not None:
-                self._refuse_shape(name, (N,))
-        if self.node_least is not None:
-            self._refuse_shape("node_least", (N, 2))
+                self._refuse_shape(name, shape)
         if self.demands is not None and (self.demands.share.shape, len(self.demands.profile)) != ((N, 2), m):
             raise InvalidInventory(f"demands must be those of {m} jobs on {N} nodes")
-        if self.gpu_slower_by is not None:
-            self._refuse_shape("gpu_slower_by", (G,))
         if G and not 0 <= self.gpu_node.min() <= self.gpu_node.max() < N:
             raise InvalidInventory("gpu_node names a node that does not exist")
         if G and not -1 <= self.holder.min() <= self.holder.max() < m:
@@ -106,25 +107,41 @@ class Inventory:
             memory_per_gpu_mib=self.memory_per_gpu_mib[rows],
             uneven=self.uneven[rows],
             node_set=sets,
+            row_booked=None if self.row_booked is None else self.row_booked[rows],
             demands=self.demands and self.demands.of_rows(rows),
             node_sets=None if sets is None or self.node_sets is None else self.node_sets[: sets.max(initial=-1) + 1],
         )
 
-    def booked(self, rows: Ints, nodes: Ints) -> tuple[Floats, Floats]:
-        """CPUs and MiB (g,) that are booked for a GPU of each row on the node beside it."""
+    def booked(self, rows: Ints, nodes: Ints, goes_on: Bools) -> tuple[Floats, Floats]:
+        """CPUs and MiB (g,) for a GPU of each row on the node beside it, where its job may go on with what it has."""
         cpus, memory_mib = self.cpus_per_gpu[rows], self.memory_per_gpu_mib[rows]
         if self.node_least is None:
             return cpus, memory_mib
-        least = self.node_least[nodes]
-        return np.maximum(cpus, least[:, 0]), np.maximum(memory_mib, least[:, 1])
+        amount = np.maximum(np.column_stack([cpus, memory_mib]), self.node_least[nodes])
+        if self.row_booked is not None:
+            amount = np.maximum(amount, np.where(goes_on[:, None], self.row_booked[rows], 0))
+        return amount[:, 0], amount[:, 1]
 
-    def servable(self, i: int, nodes: Ints, *, gpus: Ints, cpus: Floats, memory_mib: Floats) -> Ints:
+    def goes_on(self, owner: Ints) -> Bools:
+        """GPUs (G,) of rows that are to own those that they hold, and no others: their jobs are not restarted."""
+        same = (owner >= 0) & (owner == self.holder)
+        kept, owned, held = (
+            np.bincount(rows, minlength=len(self.uneven))
+            for rows in (owner[same], owner[owner >= 0], self.holder[self.holder >= 0])
+        )
+        stays = np.append((kept == owned) & (kept == held), np.zeros(1, dtype=np.bool_))  # the last: nobody's
+        going_on: Bools = same & stays[owner]
+        return going_on
+
+    def servable(
+        self, i: int, nodes: Ints, *, gpus: Ints, cpus: Floats, memory_mib: Floats, goes_on: bool = False
+    ) -> Ints:
         """GPUs of these that each of the nodes can serve to job i with so many CPUs and MiB."""
-        asked = float(self.cpus_per_gpu[i]), float(self.memory_per_gpu_mib[i])
         if self.node_least is None:
-            return servable_gpus(gpus, cpus, memory_mib, cpus_per_gpu=asked[0], memory_per_gpu_mib=asked[1])
-        each = np.maximum(asked, self.node_least[nodes]).T
-        return servable_gpus(gpus, cpus, memory_mib, cpus_per_gpu=each[0], memory_per_gpu_mib=each[1])
+            each = float(self.cpus_per_gpu[i]), float(self.memory_per_gpu_mib[i])
+            return servable_gpus(gpus, cpus, memory_mib, cpus_per_gpu=each[0], memory_per_gpu_mib=each[1])
+        booked = self.booked(np.full(len(nodes), i), nodes, np.full(len(nodes), goes_on))
+        return servable_gpus(gpus, cpus, memory_mib, cpus_per_gpu=booked[0], memory_per_gpu_mib=booked[1])
 
     @cached_property
     def restricted(self) -> Bools:

@@ -3,7 +3,7 @@
 Throughput of the optimum, its bound and the greedy rule where jobs fill a cluster; and completion times on a generated
 trace, for the original's is not in the reference data: 100 jobs of one GPU at once, log-normal durations with the mean
 and the 99th percentile that it has without queueing, models drawn evenly. `cost` tells what tuning itself takes, alone;
-`placement` what it takes to place jobs by their demands;
+`placement` what it takes to place jobs by their demands, and where engines have booked all CPUs;
 `curves` what measured CPU curves come to, start by start; `simulator` completion times on the same traces by Motley's
 simulator, with the CPU axis of the published matrices, all data being in memory.
 Needs the data, see CONTRIBUTING.md.
@@ -44,6 +44,8 @@ GPUS, NODE = 8, np.array([24.0, 500.0])
 FULL = (64, 128, 256)
 """Jobs that fill a cluster."""
 PLACED = 8_000
+BOOKED, BOOKED_GPUS = (100, 200, 300), 4
+"""Nodes, and their GPUs, of which all CPUs are booked."""
 CLUSTERS = (128, 32)
 JOBS, SEEDS = 100, range(5)
 MEAN_H, SIGMA = 3.013, 0.461
@@ -148,27 +150,63 @@ def placement() -> str:
         began = process_time()
         assert (place_gangs(problem, one - 1, inventory) >= 0).all()
         text += f"| {name} | {process_time() - began:.2f} |\n"
+    return f"{text}\n{_placement_where_all_is_booked()}"
+
+
+def _placement_where_all_is_booked() -> str:
+    """CPU time of a round that finds no CPU for any of its jobs, as many as GPUs, which ask for none, or some for two.
+
+    Either on all nodes nothing is left, or on each one CPU, which one job gets.
+    """
+    text = "| nodes | CPUs left on each | jobs ask for | CPU s of placing | with `tune` |\n"
+    text += "| ---: | ---: | --- | ---: | ---: |\n"
+    for nodes in BOOKED:
+        for left in (0.0, 1.0):
+            for name, asked in (("nothing", (0.0,)), ("nothing, or two CPUs", (0.0, 2.0))):
+                found = [_booked_s(nodes, left, asked, tuned=tuned) for tuned in (False, True)]
+                text += f"| {nodes} | {left:.0f} | {name} | {found[0]:.2f} | {found[1]:.2f} |\n"
     return text
+
+
+def _booked_s(nodes: int, left: float, asked: Sequence[float], *, tuned: bool) -> float:
+    jobs = nodes * BOOKED_GPUS
+    problem = Problem.of(np.ones((jobs, 1)), [[1]], [jobs], nodes=[1])
+    columns = {"node_cpus": np.full(nodes, left), "node_least": np.tile([1.0, 0.0], (nodes, 1))}
+    demands = _demands(nodes, np.zeros((jobs, 2))) if tuned else None
+    inventory = replace(
+        _cluster(nodes, BOOKED_GPUS), **columns, cpus_per_gpu=np.resize(asked, jobs).astype(float), demands=demands
+    )
+    began = process_time()
+    placed = place_gangs(problem, np.zeros(jobs, dtype=np.int64), inventory)
+    assert np.count_nonzero(placed >= 0) == left * nodes
+    return process_time() - began
 
 
 def _full_cluster(amount: Floats | None) -> Inventory:
     """Nodes with as many GPUs as jobs, which demand so much (m, 2) per GPU."""
-    nodes, none = PLACED // GPUS, np.zeros(PLACED)
-    demands = None
-    if amount is not None:
-        profile, shares = np.arange(PLACED), np.tile(share(), (nodes, 1))
-        demands = Demands(share=shares, profile=profile, amount=amount[:, None], held=np.zeros((PLACED, 2)))
+    nodes = PLACED // GPUS
+    return replace(_cluster(nodes, GPUS), demands=None if amount is None else _demands(nodes, amount))
+
+
+def _demands(nodes: int, amount: Floats) -> Demands:
+    jobs = len(amount)
+    shares = np.tile(share(), (nodes, 1))
+    return Demands(share=shares, profile=np.arange(jobs), amount=amount[:, None], held=np.zeros((jobs, 2)))
+
+
+def _cluster(nodes: int, gpus: int) -> Inventory:
+    """Idle nodes with as many GPUs as jobs, which ask for no CPUs."""
+    none = np.zeros(nodes * gpus)
     return Inventory(
-        gpu_node=np.repeat(np.arange(nodes), GPUS),
+        gpu_node=np.repeat(np.arange(nodes), gpus),
         node_type=np.zeros(nodes, dtype=np.int64),
-        holder=np.full(PLACED, -1),
+        holder=np.full(none.size, -1),
         releasing=none > 0,
         node_cpus=np.full(nodes, NODE[0]),
         node_memory_mib=np.full(nodes, NODE[1] * MIB_PER_GIB),
         cpus_per_gpu=none,
         memory_per_gpu_mib=none,
         uneven=none > 0,
-        demands=demands,
     )
 
 

@@ -126,7 +126,7 @@ def left_on_nodes(inventory: Inventory, owner: Ints) -> tuple[Floats, Floats, Fl
     """GPUs, CPUs and MiB left on each node (N,) once each GPU (G,) has its owner."""
     taken, N = owner >= 0, len(inventory.node_type)
     nodes, rows = inventory.gpu_node[taken], owner[taken]
-    cpus, memory_mib = inventory.booked(rows, nodes)
+    cpus, memory_mib = inventory.booked(rows, nodes, inventory.goes_on(owner)[taken])
     return (
         np.bincount(inventory.gpu_node[~taken], minlength=N).astype(float),
         inventory.node_cpus - np.bincount(nodes, cpus, N),

@@ -9,7 +9,7 @@ from typing import Self
 
 import numpy as np
 
-from allocation.demands import MIB_PER_GIB, DemandBooks
+from allocation.demands import MIB_PER_GIB, ROUNDING, DemandBooks
 from allocation.inventory import Inventory
 from allocation.problem import Problem
 from allocation.quotas import Quotas
@@ -48,10 +48,13 @@ def place_gangs(problem: Problem, assignment: Ints, inventory: Inventory, owner:
 
 
 def _defragmented(placement: "_Placement", rows: Ints) -> "_Placement":
-    """Defragment one type: move its rows so that all waiting gangs fit, else the larger half of them, and so on."""
+    """Defragment one type: move its rows so that all waiting gangs fit, else the larger half of them, and so on.
+
+    Nothing is tried where CPUs or memory are used up, whichever nodes rows were on.
+    """
     waiting = rows[~placement.has[rows]]
     waiting = waiting[np.argsort(-placement.problem.gpus[placement.assignment[waiting]], kind="stable")]
-    while waiting.size:
+    while waiting.size and placement.could_feed(waiting, rows):
         moved = placement.moving(np.concatenate([rows[placement.has[rows]], waiting]))
         if moved is not placement:
             return moved.with_few_moves()
@@ -152,11 +155,12 @@ class _Placement:
         self.free -= np.bincount(nodes, minlength=N)
         self.vacant -= np.bincount(nodes[self.inventory.vacant[taken]], minlength=N)
         self.free_by_class -= self.inventory.by_slow_class(taken)
-        cpus, memory_mib = self.inventory.booked(rows, nodes)
+        goes_on = self.inventory.goes_on(owner)[taken]
+        cpus, memory_mib = self.inventory.booked(rows, nodes, goes_on)
         self.cpus -= np.bincount(nodes, cpus, N)
         self.memory_mib -= np.bincount(nodes, memory_mib, N)
         if self.demands is not None:
-            self.demands.take(rows, nodes, self.inventory.holder[taken] == rows)
+            self.demands.take(rows, nodes, goes_on)
 
     def fill(self, rows: Ints) -> None:
         """Place the configurations of these rows: those that not all nodes may serve before the others."""
@@ -232,24 +236,51 @@ class _Placement:
         return not (wants[self.inventory.holder] & (self.problem.usage[self.inventory.gpu_type, k] > 0)).any()
 
     def _fill_tightly(self, rows: Ints, k: int) -> None:
-        """Best fit for plain rows, with the tightest nodes on top of a heap."""
+        """Best fit for plain rows, with the tightest nodes on top of a heap; those that can serve no row leave it."""
         count = int(self.problem.nodes[k])
         each, of_type = int(self.problem.gpus[k]) // count, self.problem.usage[self.inventory.node_type, k] > 0
         rank = self._orders.rank[self._orders.order[rows[0]]]
-        some = int(rows[0])  # rows that are served here have the same demand
-        nodes = [self._tightness(some, v, each, rank) for v in np.flatnonzero(of_type & (self.free >= each)).tolist()]
+        needs, some = self._needs(rows), int(rows[0])  # rows that are served here have the same demand
+        lightest = _lightest(rows, needs)
+        able = self._able(np.flatnonzero(of_type & (self.free >= each)), lightest, each)
+        nodes = [self._tightness(some, v, each, rank) for v in able.tolist()]
         heapify(nodes)
-        idle = self._idle_of(of_type)
-        for i in rows.tolist():
-            seen, best = list[tuple[int, ...]](), list[int]()
-            while nodes and len(best) < count:
-                seen.append(heappop(nodes))
-                best += [seen[-1][-1]] if self._serves(i, seen[-1][-1], each) else []
+        idle, unserved = self._idle_of(of_type), set[tuple[float, ...]]()
+        for i, needed in zip(rows.tolist(), map(tuple, needs.tolist()), strict=True):
+            if needed in unserved:
+                continue
+            best, seen = self._tightest_of(nodes, i, lightest, each=each, count=count)
             if len(best) == count:
                 self.give(i, np.array([idle[v].pop() for v in best for _ in range(each)]))
                 seen = [self._tightness(some, v, each, rank) for *_, v in seen if self.free[v] >= each]
+            else:
+                unserved.add(needed)  # what nodes have left only becomes less
             for node in seen:
                 heappush(nodes, node)
+
+    def _tightest_of(
+        self, nodes: list[tuple[int, ...]], i: int, lightest: int | None, *, each: int, count: int
+    ) -> tuple[list[int], list[tuple[int, ...]]]:
+        """Nodes for row i from a heap, and all that were taken from it and could serve some row."""
+        best, seen = list[int](), list[tuple[int, ...]]()
+        while nodes and len(best) < count:
+            node = heappop(nodes)
+            if self._serves(i, node[-1], each):
+                best.append(node[-1])
+            elif lightest is not None and not self._serves(lightest, node[-1], each):
+                continue
+            seen.append(node)
+        return best, seen
+
+    def _able(self, nodes: Ints, row: int | None, gang: int) -> Ints:
+        """Those of the nodes that have the CPUs and the memory for a gang of this row; all for no row."""
+        return nodes if row is None else nodes[self._servable(row, nodes) >= gang]
+
+    def _needs(self, rows: Ints) -> Floats:
+        """What decides which nodes can serve each row (r, 3): its set of nodes, CPUs and memory."""
+        node_set = self.inventory.node_set
+        sets = np.full(rows.size, -1) if node_set is None else node_set[rows]
+        return np.column_stack([sets, self.inventory.cpus_per_gpu[rows], self.inventory.memory_per_gpu_mib[rows]])
 
     def moving(self, rows: Ints) -> "_Placement":
         """Placement in which these rows may move, if that places more of them and drops none."""
@@ -257,12 +288,40 @@ class _Placement:
         other = self._with(np.where(np.isin(self.owner, movers), -1, self.owner))
         other.fill(rows)
         better = not (self.has & ~other.has).any() and other.has.sum() > self.has.sum()
-        return other if better else self
+        return other if better and not (other.overbooked & ~self.overbooked).any() else self
+
+    def could_feed(self, waiting: Ints, movers: Ints) -> bool:
+        """Whether all nodes of a type together have the CPUs and the memory for one of its waiting gangs.
+
+        If not, no move of rows makes room: each takes what it asks for along, and leaves only what it has beyond that.
+        """
+        k = self.assignment[waiting]
+        nodes = self.problem.usage[self.inventory.node_type, k[0]] > 0
+        gpus = np.flatnonzero(nodes[self.inventory.gpu_node] & np.isin(self.owner, movers))
+        rows, goes_on = self.owner[gpus], self.inventory.goes_on(self.owner)[gpus]
+        booked = np.column_stack(self.inventory.booked(rows, self.inventory.gpu_node[gpus], goes_on))
+        anew = self._least_of(rows, nodes)
+        left = np.maximum(np.column_stack([self.cpus, self.memory_mib])[nodes], 0).sum(axis=0)
+        needs = self.problem.gpus[k][:, None] * self._least_of(waiting, nodes)
+        return bool((needs <= (left + (booked - anew).sum(axis=0)) * (1 + ROUNDING)).all(axis=1).any())
+
+    def _least_of(self, rows: Ints, nodes: Bools) -> Floats:
+        """CPUs and MiB (r, 2) for a GPU of each row on that of these nodes (N,) where they are the fewest."""
+        asked = np.column_stack([self.inventory.cpus_per_gpu[rows], self.inventory.memory_per_gpu_mib[rows]])
+        least = self.inventory.node_least
+        return asked if least is None else np.maximum(asked, least[nodes].min(axis=0))
 
     def with_few_moves(self) -> "_Placement":
         """The same placement after contents of equal nodes are exchanged so that most jobs keep their nodes."""
         stays = (self.assignment >= 0) & (self.assignment == self.problem.held)
-        return self._with(relabelled(self.owner, self.inventory, stays, self.problem.locked))
+        other = self._with(relabelled(self.owner, self.inventory, stays, self.problem.locked))
+        return self if (other.overbooked & ~self.overbooked).any() else other
+
+    @property
+    def overbooked(self) -> Bools:
+        """Nodes (N,) with less than their jobs have: one that gets back what it holds keeps what is booked for it."""
+        short: Bools = (self.cpus < -ROUNDING) | (self.memory_mib < -ROUNDING)
+        return short
 
     def _with(self, owner: Ints) -> "_Placement":
         """Placement of the same assignment in which these own the GPUs (G,)."""
@@ -320,12 +379,13 @@ class _Placement:
 
     def _book(self, i: int, gpus: Ints, nodes: Ints) -> None:
         """Take CPUs and memory for these GPUs from the nodes beside them."""
-        rows = np.full(gpus.size, i)
-        cpus, memory_mib = self.inventory.booked(rows, nodes)
+        rows, same = np.full(gpus.size, i), bool((self.inventory.holder[gpus] == i).all())
+        goes_on = np.full(gpus.size, same and gpus.size == self.sizes[i])
+        cpus, memory_mib = self.inventory.booked(rows, nodes, goes_on)
         np.subtract.at(self.cpus, nodes, cpus)
         np.subtract.at(self.memory_mib, nodes, memory_mib)
         if self.demands is not None:
-            self.demands.take(rows, nodes, self.inventory.holder[gpus] == i)
+            self.demands.take(rows, nodes, goes_on)
 
     def _serves(self, i: int, node: int, gang: int) -> bool:
         """Whether a node that has the GPUs has the CPUs and the memory, too."""
@@ -336,17 +396,18 @@ class _Placement:
     def feeds(self, i: int, gpus: Ints) -> bool:
         """Whether the nodes have the CPUs and the memory that job i needs beside these GPUs, which it holds."""
         nodes, counts = np.unique(self.inventory.gpu_node[gpus], return_counts=True)
-        return bool((self._fed(i, nodes) >= counts).all())
+        return bool((self._fed(i, nodes, goes_on=True) >= counts).all())
 
     def _servable(self, i: int, nodes: Ints) -> Ints:
         """GPUs that each node could still serve to job i."""
         fed = self._fed(i, nodes)
         return np.where(self.inventory.open_to(i)[nodes], fed, 0) if self.inventory.restricted[i] else fed
 
-    def _fed(self, i: int, nodes: Ints) -> Ints:
+    def _fed(self, i: int, nodes: Ints, *, goes_on: bool = False) -> Ints:
         """GPUs without an owner for which each node has the CPUs and the memory."""
         cpus, memory_mib = self.cpus[nodes], self.memory_mib[nodes]
-        return self.inventory.servable(i, nodes, gpus=self.free[nodes], cpus=cpus, memory_mib=memory_mib)
+        free, servable = self.free[nodes], self.inventory.servable
+        return servable(i, nodes, gpus=free, cpus=cpus, memory_mib=memory_mib, goes_on=goes_on)
 
     def _find(self, i: int) -> Ints | None:
         """GPUs for the configuration of job i in one domain, or None."""
@@ -414,6 +475,13 @@ def _books_of(inventory: Inventory, assignment: Ints) -> DemandBooks | None:
     capacity = np.column_stack([inventory.node_cpus, inventory.node_memory_mib / MIB_PER_GIB])
     asked = np.column_stack([inventory.cpus_per_gpu, inventory.memory_per_gpu_mib / MIB_PER_GIB])
     return DemandBooks.start(inventory.demands, assignment, capacity=capacity, asked=asked)
+
+
+def _lightest(rows: Ints, needs: Floats) -> int | None:
+    """The row that can be served wherever one of these can, by their needs (r, 3); None: there is no such row."""
+    lightest = int(np.lexsort(needs[:, :0:-1].T)[0])
+    alike = (needs[:, 0] == needs[lightest, 0]).all() and (needs >= needs[lightest]).all()
+    return int(rows[lightest]) if alike else None
 
 
 def _fewest(nodes: Ints, most: Ints, gang: int) -> list[tuple[int, int]] | None:

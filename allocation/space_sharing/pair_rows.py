@@ -65,16 +65,18 @@ class PairRows:
         held = np.flatnonzero((first != second) & (mate[first] == second))
         together[first[held]] = together[second[held]] = held
         alone = first == second
-        needs = [
-            np.where(alone, each[first], each[first] + each[second])
-            for each in (inventory.cpus_per_gpu, inventory.memory_per_gpu_mib)
-        ]
+
+        def of_both(each: Floats) -> Floats:
+            amount: Floats = np.where(alone, each[first].T, (each[first] + each[second]).T).T
+            return amount
+
         return replace(
             inventory,
             holder=np.where(together[inventory.holder] >= 0, together[inventory.holder], inventory.holder),
-            cpus_per_gpu=needs[0],
-            memory_per_gpu_mib=needs[1],
+            cpus_per_gpu=of_both(inventory.cpus_per_gpu),
+            memory_per_gpu_mib=of_both(inventory.memory_per_gpu_mib),
             uneven=inventory.uneven[first] & inventory.uneven[second],
+            row_booked=None if inventory.row_booked is None else of_both(inventory.row_booked),
             demands=None,  # of two jobs that share GPUs nobody knows what more CPUs gain
         )
 

@@ -94,7 +94,7 @@ class GpuAdvice(NamedTuple):
 
 def read_gpu_advice(job: Job, attempts: Iterable[Attempt]) -> GpuAdvice:
     """The advice for a job that has run."""
-    measured = [one for one in attempts if one.measured_rate and one.reports >= LEAST_REPORTS]
+    measured = [one for one in attempts if one.batch_rate and one.reports >= LEAST_REPORTS]
     last = max(measured, key=lambda one: one.number, default=None)
     steps = _own_steps(job)
     if last is None:
@@ -113,8 +113,8 @@ def _own_steps(job: Job) -> int:
 
 
 def own_gpus(attempt: Attempt) -> MeasuredGpus:
-    """Where the attempt ran, by its measured rate."""
-    kind, rate = attempt.gpu_type, attempt.measured_rate or 0.0
+    """Where the attempt ran, by the rate of its present batch."""
+    kind, rate = attempt.gpu_type, attempt.batch_rate or 0.0
     return MeasuredGpus(kind.name, attempt.gpu_count, len(attempt.nodes), rate, 1, float(kind.price_per_hour))
 
 

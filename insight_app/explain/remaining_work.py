@@ -109,10 +109,15 @@ def _of_steps(job: Job, live: Attempt | None, forecast: DurationForecast | None)
 def seconds_left(work: TrainingWork, attempt: Attempt) -> float | None:
     """Time for the steps that are left at the measured, else the expected rate; None: one of the two is not known.
 
-    The measured rate counts steps of its present batch, the expected one those of the initial batch.
+    The measured rate counts steps of its present batch, the expected one those of the initial batch. Of an attempt
+    whose present batch has one report only, the expected rate tells more than the mean over its batches, unless it is
+    assumed.
     """
     if work.own_steps_left is None or work.left is None:
         return None
+    expected = 0.0 if attempt.rate_source == Attempt.RateSource.ASSUMED else attempt.rate
+    if not attempt.batch_rate and expected:
+        return work.left / expected
     if rate := attempt.measured_rate:
         return work.own_steps_left / rate
     return work.left / attempt.rate if attempt.rate else None

@@ -142,7 +142,7 @@ class Attempt(models.Model):
     first_step = models.PositiveBigIntegerField(null=True, blank=True)
     first_step_at = models.DateTimeField(null=True, blank=True)
     batch_step = models.PositiveBigIntegerField(
-        null=True, blank=True, help_text="Step of the first report with its present batch; empty: the first of all."
+        null=True, blank=True, help_text="Step from which the rate of its present batch is measured; empty: the first."
     )
     batch_step_at = models.DateTimeField(null=True, blank=True)
     step = models.PositiveBigIntegerField(null=True, blank=True)
@@ -242,17 +242,28 @@ class Attempt(models.Model):
 
     @property
     def measured_rate(self) -> float | None:
-        """Measured steps/s with its present batch, until the last progress report; None before its second."""
-        step, at = self.first_step, self.first_step_at
-        if self.batch_step_at is not None:
-            step, at = self.batch_step, self.batch_step_at
+        """Measured steps/s until the last progress report; None before the second.
+
+        Of its present batch; as long as that has one report only, the mean over all of its batches.
+        """
+        rate = self.batch_rate
+        return self._rate_since(self.first_step, self.first_step_at) if rate is None else rate
+
+    @property
+    def batch_rate(self) -> float | None:
+        """Measured steps/s with its present batch; None before the second report of it."""
+        if self.batch_step_at is None:
+            return self._rate_since(self.first_step, self.first_step_at)
+        return self._rate_since(self.batch_step, self.batch_step_at)
+
+    def _rate_since(self, step: int | None, at: datetime | None) -> float | None:
         if not (self.step_at and at and self.step_at > at):
             return None
         return max((self.step or 0) - (step or 0), 0) / (self.step_at - at).total_seconds()  # it may have gone back
 
 
 OF_MEASURED_RATE = ("first_step", "first_step_at", "batch_step", "batch_step_at", "step", "step_at")
-"""Columns that `Attempt.measured_rate` needs."""
+"""Columns that `Attempt.measured_rate` and `batch_rate` need."""
 ROUGH = (Attempt.RateSource.ESTIMATED, Attempt.RateSource.COMPLETED)
 """Sources of rates that are known by other GPUs alone: a third digit would mean nothing."""
 

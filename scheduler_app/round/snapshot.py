@@ -28,7 +28,7 @@ from scheduler_app.models import SetAside
 from scheduler_app.round.arrays import array_tasks, sampled_durations
 from scheduler_app.round.candidate_jobs import InService, gpus_in_service, queue_of
 from scheduler_app.round.demands import demands_of
-from scheduler_app.round.inputs import AttemptRow, InputRows, JobRow
+from scheduler_app.round.inputs import AttemptRow, InputRows, JobRow, NodeRow
 from scheduler_app.round.job_options import (
     JobOptions,
     Timing,
@@ -308,6 +308,7 @@ def _inventory(rows: InputRows, service: InService, jobs: Sequence[JobRow], dema
         gpu_slower_by=_slower_by(rows, service),
         node_price=_node_prices(rows),
         node_least=_booked_at_least(rows),
+        row_booked=_booked_for_rows(rows, service, row_of, len(jobs)),
         demands=demands,
         **_node_sets(rows, jobs),
     )
@@ -367,14 +368,14 @@ def _node_sets(rows: InputRows, jobs: Sequence[JobRow]) -> dict[str, Any]:
 def _left_for_rows(rows: InputRows, service: InService) -> tuple[Floats, Floats]:
     """CPUs and MiB (N,) of each node that this round may allocate.
 
-    Those that jobs outside Motley use are not among them, nor those of attempts that keep their GPUs, nor what engines
-    booked for attempts beyond what their jobs ask for. What an attempt holds stays with it, whatever is said of others.
+    Those that jobs outside Motley use are not among them, nor those of attempts that keep their GPUs. What an attempt
+    holds stays with it, whatever is said of others.
     """
     all_there = [(node.cpus, node.memory_mib) for node in rows.nodes]
     of_others = [(node.foreign_cpus, node.foreign_memory_mib) for node in rows.nodes]
     capacity, foreign = (np.array(amounts, dtype=float).reshape(-1, 2) for amounts in (all_there, of_others))
     use, shared = _use_by_attempts(rows, service), foreign.sum(axis=1, keepdims=True) > 0
-    left = np.where(shared, np.maximum(capacity - foreign, use.held), capacity) - use.kept - use.beyond
+    left = np.where(shared, np.maximum(capacity - foreign, use.held), capacity) - use.kept
     return left[:, 0], left[:, 1]
 
 
@@ -384,42 +385,54 @@ class AttemptUse(NamedTuple):
     held: Floats
     kept: Floats
     """With GPUs that the round may not allocate."""
-    beyond: Floats
-    """With the others, beyond what the placement takes for a job that asks for as much."""
 
 
 def _use_by_attempts(rows: InputRows, service: InService) -> AttemptUse:
-    booked = list(_booked(rows, {gpu.id for gpu in service.gpus}))
-    nodes, keeps = np.array([one[:2] for one in booked], dtype=np.int64).reshape(-1, 2).T
-    asked, given = (np.array([one[side] for one in booked], dtype=float).reshape(-1, 2) for side in (2, 3))
+    claimed = list(_claimed(rows, {gpu.id for gpu in service.gpus}))
+    nodes, keeps = np.array([one[:2] for one in claimed], dtype=np.int64).reshape(-1, 2).T
+    given = np.array([one[2] for one in claimed], dtype=float).reshape(-1, 2)
     use = AttemptUse(*(np.zeros((len(rows.nodes), 2)) for _ in AttemptUse._fields))
     np.add.at(use.held, nodes, given)
     np.add.at(use.kept, nodes, keeps[:, None] * given)
-    np.add.at(use.beyond, nodes, (1 - keeps)[:, None] * (given - asked))
     return use
 
 
-def _booked(
-    rows: InputRows, in_service: Collection[int]
-) -> Iterator[tuple[int, bool, tuple[int, int], tuple[float, int]]]:
-    """Of GPUs that attempts have claimed: the node, whether it is kept, and CPUs and MiB asked for and booked.
+def _claimed(rows: InputRows, in_service: Collection[int]) -> Iterator[tuple[int, bool, tuple[float, int]]]:
+    """Of GPUs that attempts have claimed: the node, whether it is kept, and the CPUs and MiB that the attempt has.
 
-    Only those that the attempt keeps, and those of nodes that jobs outside Motley use or that book.
+    Only those that the attempt keeps, and those of nodes that jobs outside Motley use.
     """
     jobs, place = {job.id: job for job in rows.jobs}, {node.id: v for v, node in enumerate(rows.nodes)}
     for gpu in rows.gpus:
         node, keeps = rows.nodes[place[gpu.node_id]], gpu.id not in in_service
-        books = node.least_cpus_per_gpu > 0
         attempt = rows.attempts.get(rows.waiting_claims.get(gpu.id) or rows.holders.get(gpu.id, 0))
         if attempt is None or attempt.job_id not in jobs:
             continue
-        if keeps or books or node.foreign_cpus or node.foreign_memory_mib:
-            job = jobs[attempt.job_id]
-            cpus = max(job.cpus_per_gpu, node.least_cpus_per_gpu)
-            memory_mib = max(job.memory_per_gpu_mib, node.least_memory_per_gpu_mib)
-            given = _in_cores(attempt, max(cpus, attempt.cpus_per_gpu), node.cpus_per_core)
-            booked = given, max(memory_mib, attempt.memory_per_gpu_mib)
-            yield place[gpu.node_id], keeps, (cpus, memory_mib), booked if books else (cpus, memory_mib)
+        if keeps or node.foreign_cpus or node.foreign_memory_mib:
+            yield place[gpu.node_id], keeps, _given(jobs[attempt.job_id], attempt, node)
+
+
+def _booked_for_rows(rows: InputRows, service: InService, row_of: Mapping[int, int], count: int) -> Floats | None:
+    """CPUs and MiB (m, 2) that engines have booked for each GPU of the rows of these attempts; None: none books any."""
+    booking = {node.id: node for node in rows.nodes if node.least_cpus_per_gpu > 0}
+    if not booking:
+        return None
+    jobs, booked = {job.id: job for job in rows.jobs}, np.zeros((count, 2))
+    for gpu, owner in zip(service.gpus, service.owner, strict=True):
+        if owner in row_of and gpu.node_id in booking:
+            attempt, row = rows.attempts[owner], row_of[owner]
+            booked[row] = np.maximum(booked[row], _given(jobs[attempt.job_id], attempt, booking[gpu.node_id]))
+    return booked
+
+
+def _given(job: JobRow, attempt: AttemptRow, node: NodeRow) -> tuple[float, int]:
+    """CPUs and MiB for a GPU of an attempt on a node: what its job asks for, or what the node's engine has booked."""
+    cpus = max(job.cpus_per_gpu, node.least_cpus_per_gpu)
+    memory_mib = max(job.memory_per_gpu_mib, node.least_memory_per_gpu_mib)
+    if not node.least_cpus_per_gpu:
+        return cpus, memory_mib
+    booked = _in_cores(attempt, max(cpus, attempt.cpus_per_gpu), node.cpus_per_core)
+    return booked, max(memory_mib, attempt.memory_per_gpu_mib)
 
 
 def _in_cores(attempt: AttemptRow, cpus_per_gpu: int, cpus_per_core: int) -> float:

@@ -121,6 +121,54 @@ def test_a_gpu_for_which_the_engine_can_book_no_cpu_is_left_idle():
     assert place(problem, assignment, inventory).tolist() == [0, 1, IDLE]
 
 
+def test_what_is_booked_beyond_what_a_job_asks_for_is_free_for_those_that_take_its_gpus():
+    problem, assignment = one_type([8, 8], [8])
+    booked = {"cpus_per_gpu": [0, 8], "node_cpus": [64], "node_least": [[1, 0]], "row_booked": [[8, 0], [0, 0]]}
+    inventory = build_inventory([[8]], 2, holder=[0] * 8, **booked)
+    preempted = np.where([True, False], -1, assignment)
+    assert place(holding(problem, assignment, [0] * 8), preempted, inventory).tolist() == [1] * 8
+
+
+def test_what_is_booked_for_a_job_that_goes_on_is_left_to_it():
+    problem, assignment = one_type([2, 1, 1], [4])
+    booked = {"cpus_per_gpu": [0, 4, 2], "node_cpus": [9], "node_least": [[1, 0]]}
+    inventory = build_inventory([[4]], 3, holder=[0, 0, IDLE, IDLE], row_booked=[[3, 0], [0, 0], [0, 0]], **booked)
+    owner = place(holding(problem, assignment, [0]), assignment, inventory)
+    assert owner.tolist() == [0, 0, 2, IDLE]
+
+
+def test_a_job_that_is_idle_in_the_plan_gets_its_gpus_back_only_with_what_is_booked_for_it():
+    problem, _ = one_type([1, 1], [2])
+    booked = {"cpus_per_gpu": [0, 4], "node_cpus": [6], "node_least": [[1, 0]], "row_booked": [[3, 0], [0, 0]]}
+    inventory = build_inventory([[2]], 2, holder=[0, IDLE], **booked)
+    owner = place(holding(problem, np.array([0, 0]), [0]), np.array([-1, 0]), inventory)
+    assert owner.tolist() in ([1, IDLE], [IDLE, 1])
+
+
+def beside_booked(node_cpus, booked):
+    """Owners where two jobs hold one of two GPUs each, with so many CPUs, and a third wants two GPUs of a node."""
+    problem, assignment = one_type([1, 1, 2], [2, 2])
+    columns = {"cpus_per_gpu": [0, 0, 0], "node_cpus": [node_cpus] * 2, "node_least": [[1, 0]] * 2}
+    columns |= {"holder": [0, IDLE, 1, IDLE], "row_booked": [[booked[0], 0], [booked[1], 0], [0, 0]]}
+    return place(holding(problem, assignment, [0, 1]), assignment, build_inventory([[2, 2]], 3, **columns)).tolist()
+
+
+def test_a_job_that_is_moved_leaves_what_was_booked_beyond_what_it_asks_for():
+    assert beside_booked(3, [3, 2]) in ([2, 2, 1, 0], [2, 2, 0, 1])
+
+
+def test_no_job_is_moved_beside_one_that_goes_on_with_all_cpus_of_the_node():
+    """It would wait at its engine until the other ends."""
+    assert beside_booked(2, [2, 2]) == [0, IDLE, 1, IDLE]
+
+
+def test_jobs_that_ask_for_more_or_less_are_served_in_turn_where_cpus_run_out():
+    problem, assignment = one_type([1] * 6, [2, 2, 2])
+    columns = {"cpus_per_gpu": [2, 0, 2, 0, 2, 0], "node_cpus": [0, 2, 3], "node_least": [[1, 0]] * 3}
+    owner = place(problem, assignment, build_inventory([[2, 2, 2]], 6, **columns))
+    assert owner.tolist() == [IDLE, IDLE, 0, IDLE, 1, 2]
+
+
 def test_a_job_goes_only_to_a_node_of_its_set():
     problem, assignment = one_type([2], [4, 2])
     inventory = build_inventory([[4, 2]], 1, node_set=[0], node_sets=[[True, False]])

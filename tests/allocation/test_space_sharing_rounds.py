@@ -93,6 +93,16 @@ def test_a_node_needs_cpus_for_both():
         assert planned(problem, policy, build_inventory([[1]], 3, node_cpus=[cpus])).mate.tolist() == mate
 
 
+@pytest.mark.parametrize(("cpus", "third"), [(5, 0), (4, -1)])
+def test_what_is_booked_for_both_jobs_of_a_pair_is_left_to_it(cpus, third):
+    problem = alike(3, 2, columns={"held": [0, 0, -1], "locked": [True, False, False]}, mate=[1, 0, -1])
+    columns = {"node_cpus": [cpus], "node_least": [[1, 0]], "cpus_per_gpu": [0, 0, 2]}
+    booked = {"row_booked": [[2, 0], [1, 0], [0, 0]], "holder": [0, -1]}
+    inventory = build_inventory([[2]], 3, **columns, **booked)
+    plan = planned(problem, decided(problem, [[0], [0], [1]], {(0, 1): 1}), inventory)
+    assert plan.assignment.tolist() == [0, 0, third]
+
+
 def test_a_pairs_gpus_count_for_the_groups_of_both():
     problem = alike(4, 4)
     quotas = Quotas(np.array([[0], [0], [0], [1]]), np.array([1, 1]), np.array([0, 0]))

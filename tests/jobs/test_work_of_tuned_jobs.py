@@ -1,9 +1,11 @@
 """A job whose batch is tuned: what its steps are worth is summed up as it reports them, and told to people."""
 
 from datetime import timedelta
+from importlib import import_module
 from typing import Any
 
 import pytest
+from django.apps import apps
 
 from connections_app.checkpoints.copying import ChosenCheckpoint, begun_with
 from estimation.training_work import worth_of_step
@@ -83,18 +85,40 @@ def test_until_the_second_report_of_a_batch_the_time_left_is_by_the_expected_rat
     Attempt.objects.update(step_worth=3.0)
     batches_of_other_rates(attempt, (10, 100, 128), (12, 104, 512))
     job.refresh_from_db()
-    assert attempt.measured_rate is None
+    assert attempt.batch_rate is None
     found = remaining_work(job, [attempt], lab.now)
     assert found is not None
     assert found.seconds == pytest.approx(job.work.left / 10)
 
 
+def test_a_job_whose_batch_changes_with_each_report_has_the_mean_rate_of_its_batches(lab: Lab, job: Job) -> None:
+    attempt = begun(lab, job)
+    Attempt.objects.update(rate_source=Attempt.RateSource.ASSUMED)
+    batches_of_other_rates(attempt, (10, 100, 64), (20, 180, 48), (30, 280, 64), (40, 360, 48))
+    job.refresh_from_db()
+    assert attempt.measured_rate == pytest.approx(9)
+    found = remaining_work(job, [attempt], lab.now)
+    assert found is not None
+    assert found.seconds == pytest.approx((job.work.own_steps_left or 0) / 9)
+
+
+def test_an_attempt_that_changed_its_batch_before_an_upgrade_is_measured_anew(lab: Lab, job: Job) -> None:
+    attempt = begun(lab, job)
+    batches_of_other_rates(attempt, (10, 100, 128), (12, 104, 512))
+    Attempt.objects.update(batch_step=None, batch_step_at=None)
+    import_module("jobs_app.migrations.0018_rate_of_the_present_batch").begin_anew(apps, None)
+    batches_of_other_rates(attempt, (22, 124, 512))
+    assert attempt.measured_rate == pytest.approx(2)
+
+
 def test_a_job_that_goes_back_behind_the_change_of_its_batch_has_no_negative_rate(lab: Lab, job: Job) -> None:
     attempt = begun(lab, job)
     batches_of_other_rates(attempt, (10, 100, 128), (12, 104, 512))
-    note_progress([ProgressDelta(attempt.pk, 110, 0, attempt.claimed_at, 50, lab.now, None, batch_size=512)])
+    began = attempt.claimed_at
+    at = began + timedelta(seconds=22)
+    note_progress([ProgressDelta(attempt.pk, 110, 0, began, 50, at, None, batch_size=512)])
     attempt.refresh_from_db()
-    assert not attempt.measured_rate
+    assert attempt.measured_rate == 0
 
 
 def test_a_later_attempt_goes_on_from_the_checkpoint_with_the_worth_of_its_steps(lab: Lab, job: Job) -> None:

@@ -358,6 +358,28 @@ def test_a_job_that_asks_for_more_cpus_than_are_booked_no_more_waits_with_motley
     assert booking.attempts(fitting)
 
 
+def test_a_job_takes_the_gpus_of_another_with_the_cpus_that_were_booked_for_it(booking: Lab) -> None:
+    """The one has all CPUs of the node as its share; they go with it."""
+    setting = PolicySetting(policy="srtf", cpu_memory="tune", round_length_s=1, min_run_s=0)
+    choose_policy(setting, actor=None)
+    (long,) = placed(booking, {"gpus": 4, "total_steps": 10**6, "rates": {"a100": 1.0}})
+    assert share_of(booking, long)[0] == 3
+    Attempt.objects.update(state=Attempt.State.RUNNING, started_at=booking.now - timedelta(hours=1))
+    Job.objects.update(state=Job.State.RUNNING)
+    short = booking.submit(gpus=4, cpus_per_gpu=3, total_steps=10, rates={"a100": 1.0})
+    decided = Decided.now(booking, "lab", open_round("lab", booking.now))
+    assert decided.starts(short)
+
+
+def test_a_slurm_job_is_placed_on_the_fullest_node_that_has_its_share(booking: Lab) -> None:
+    """What is booked on a node is taken from it once."""
+    booking.node("n2", gpus=4, cpus=12, memory_gib=64)
+    Engine.objects.update(kind=Engine.Kind.SLURM)
+    (first,) = placed(booking, {"gpus": 2})
+    (second,) = placed(booking, {})
+    assert [booking.attempts(job)[0].nodes for job in (first, second)] == [["n1"], ["n1"]]
+
+
 def test_jobs_that_ask_for_all_cpus_leave_none_to_one_that_asks_for_none(booking: Lab) -> None:
     """Slurm gives each task a CPU, so that such a job would wait there: with the default setting, too."""
     choose_policy(PolicySetting(policy="fifo", cpu_memory="proportional", round_length_s=1, min_run_s=0), actor=None)
