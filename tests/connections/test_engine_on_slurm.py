@@ -15,6 +15,7 @@ from engines.slurm.private_cluster import PrivateCluster
 from jobs_app.models import Job
 from scheduler_app.models import PolicySetting
 from scheduler_app.policy.settings import choose_policy
+from tests.deployment import wait_for
 from tests.service_lab import Lab
 
 pytestmark = pytest.mark.xdist_group("slurm")
@@ -26,6 +27,9 @@ def hpc(lab: Lab, slurm_cluster: PrivateCluster) -> Iterator[Engine]:
     root.chmod(0o755)
     options = {"root": str(root), "slurm_conf": str(slurm_cluster.conf), "late_disk_s": 5}
     yield Engine.objects.create(name="hpc", kind=Engine.Kind.SLURM, options=options)
+    if left := slurm_cluster.run("squeue", "-h", "-o", "%A").split():
+        slurm_cluster.run("scancel", *left)
+    wait_for("no job is left on the cluster that tests share", lambda: not slurm_cluster.run("squeue", "-h").strip())
     shutil.rmtree(root)
 
 
