@@ -14,6 +14,7 @@ from jobs_app.models import Job
 from scheduler_app.round.dispatch import dispatch
 from scheduler_app.round.lease import acquire_lease
 from scheduler_app.round.run_round import run_round
+from tests.deployment import wait_for
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 SIZE = 2 * LEAST_FREE_BYTES
@@ -95,7 +96,7 @@ def test_a_job_that_fills_the_disk_fails_no_other_and_can_be_cancelled(lab: Lab)
     lab.until_state(other, Job.State.SUCCEEDED)
     waiting = lab.submit("echo it runs")
     lab.until(lambda: Node.objects.exclude(engine_reason="").count() == 2)
-    assert is_full(lab.root)
+    wait_for("what the other job has left free is filled", lambda: is_full(lab.root))
     assert lab.attempts(waiting) == []
 
     cancel_job(hog, actor=None)
