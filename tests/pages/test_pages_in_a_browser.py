@@ -92,7 +92,7 @@ def running(decided: Any, staff: User) -> Attempt:
 
 def test_a_bar_of_the_timeline_tells_its_job_and_opens_it(running: Attempt, page: Page) -> None:
     page.goto(f"{reverse('timeline')}?by=job&window=1h")
-    chart = page.locator(".chart .nsewdrag").bounding_box()
+    chart = page.locator(".chart .nsewdrag").first.bounding_box()
     assert chart is not None
     now = chart["width"] * 60 / 90  # an hour of the past and half an hour ahead, in one row
     x, y = chart["x"] + now - chart["width"] * 5 / 90, chart["y"] + chart["height"] / 2
@@ -423,7 +423,7 @@ def test_bars_and_logs_are_in_the_zone_of_the_page(
     with signed_in(browser, live_server, staff, zone="America/Los_Angeles") as page:
         page.goto(f"{reverse('timeline')}?by=job&window=1h")
         expect(page.locator("html")).to_have_attribute("data-zone", "Asia/Kathmandu")
-        chart = page.locator(".chart .nsewdrag").bounding_box()
+        chart = page.locator(".chart .nsewdrag").first.bounding_box()
         assert chart is not None
         now = chart["width"] * 60 / 90
         page.mouse.move(chart["x"] + now - chart["width"] * 5 / 90, chart["y"] + chart["height"] / 2)
