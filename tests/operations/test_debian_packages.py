@@ -12,6 +12,7 @@ from tests.deployment import ROOT
 
 NEWER = "99.0.0"
 IN_A_COPY = """
+umask 022  # the tests' own may be that of a service
 mount -t tmpfs -o size=4g,mode=755 copy "$1" && mkdir "$1/upper" "$1/work" "$1/root"
 mount -t overlay -o "lowerdir=/,upperdir=$1/upper,workdir=$1/work" copy "$1/root"
 for folder in proc dev; do mount --rbind /$folder "$1/root/$folder"; done
