@@ -47,7 +47,7 @@ class Demands:
         return replace(self, profile=self.profile[rows], held=self.held[rows])
 
     def of(self, assignment: Ints) -> Floats:
-        """Demand (m, 2) in the configurations that are assigned; without one it is the share."""
+        """Demand (m, 2) of each job per GPU in its assigned configuration; 0, which is the share, where it has none."""
         found: Floats = np.where((assignment >= 0)[:, None], self.amount[self.profile, assignment], 0)
         return found
 
@@ -68,7 +68,7 @@ class DemandBooks:
         return cls(demands.share, capacity.astype(float), demands.of(assignment), asked, demands.held)
 
     def take(self, rows: Ints, nodes: Ints, keeps: Bools) -> None:
-        """Book a GPU on each of these nodes (g,) for the row beside it; it may be one that the row keeps."""
+        """Book one GPU on each of these nodes (g,) for the job at the same place in `rows`; `keeps`: it is there."""
         amount = np.where(keeps[:, None], self.held[rows], self.demand[rows])
         np.subtract.at(self.left, nodes, np.where(amount > 0, amount, self.share[nodes]))
 

@@ -20,12 +20,20 @@ def price_figure(prices: Sequence[TypePrice], frame: Frame, numbers: Mapping[str
         for planned in (False, True)
         if (some := [one for one in prices if one.gpu_type == name and one.planned is planned])
     ]
+    axis = {"type": "date", "range": [axis_time(frame.since), axis_time(frame.until)]}
+    return figure_of_prices(traces, unit=PRICE_UNIT.capitalize(), axis=axis)
+
+
+def figure_of_prices(
+    traces: Sequence[go.Scatter], *, unit: str, axis: Mapping[str, object], legend_y: float = -0.2
+) -> Figure:
+    """A low chart of one line for each GPU type, from 0 on."""
     layout = {
         "template": "none",
-        "yaxis": {"title": {"text": PRICE_UNIT.capitalize()}, "rangemode": "tozero", "fixedrange": True},
-        "xaxis": {"type": "date", "range": [axis_time(frame.since), axis_time(frame.until)]},
+        "yaxis": {"title": {"text": unit}, "rangemode": "tozero", "fixedrange": True},
+        "xaxis": axis,
         "hovermode": "x unified",
-        "legend": {"orientation": "h", "y": -0.2},
+        "legend": {"orientation": "h", "y": legend_y},
         "showlegend": True,
         "margin": {"l": 64, "r": 16, "t": 8, "b": 48},
         "height": 260,

@@ -11,6 +11,7 @@ from insight_app.explain.round_changes import PricesOfRound
 from jobs_app.models.job import Reason
 from scheduler_app.models import Round
 from web.pages.charts import Figure, line_of
+from web.pages.price_chart import figure_of_prices
 
 LEAST_FOLDED = 2
 """Idle rounds in a row from which they are folded."""
@@ -136,16 +137,5 @@ def prices_figure(history: Sequence[PricesOfRound], numbers: Mapping[str, int]) 
         )
         for name in names
     ]
-    layout = {
-        "template": "none",
-        "yaxis": {"title": {"text": "Shadow price"}, "rangemode": "tozero", "fixedrange": True},
-        "xaxis": {"title": {"text": "Round"}, "tickformat": "d", "dtick": max(1, len(history) // 6)},
-        "hovermode": "x unified",
-        "legend": {"orientation": "h", "y": -0.35},
-        "showlegend": True,
-        "margin": {"l": 64, "r": 16, "t": 8, "b": 48},
-        "height": 260,
-    }
-    figure: Figure = go.Figure(traces, layout).to_plotly_json()
-    figure["layout"].pop("template")
-    return figure
+    axis = {"title": {"text": "Round"}, "tickformat": "d", "dtick": max(1, len(history) // 6)}
+    return figure_of_prices(traces, unit="Shadow price", axis=axis, legend_y=-0.35)
