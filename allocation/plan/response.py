@@ -48,6 +48,20 @@ def respond(block: JobBlock, prices: Floats, pieces: int, start: Floats | None =
     return alpha, np.maximum(best, 0)
 
 
+def respond_to_no_prices(block: JobBlock) -> tuple[Floats, Floats]:
+    """Seconds x (b, Q, V) of each row where GPUs cost nothing, and cost of the piece (b,) in which its work ends.
+
+    It runs in its fastest configuration, as early as it can.
+    """
+    fastest = block.speed.argmax(axis=1)[:, None]
+    speed = np.take_along_axis(block.speed, fastest, axis=1)
+    done = np.minimum(np.cumsum(block.length * speed, axis=1), 1)
+    x = np.zeros((*block.length.shape, block.speed.shape[1]))
+    np.put_along_axis(x, fastest[:, None], (np.diff(done, axis=1, prepend=0) / speed)[..., None], axis=2)
+    ends = (done < 1).sum(axis=1)
+    return x, np.append(block.cost, block.late[:, None], axis=1)[np.arange(len(ends)), ends]
+
+
 def _tangent(block: JobBlock, cost: Floats, rows: Ints, alpha: Floats) -> tuple[Floats, Floats]:
     """Value and slope (r,) of the dual of some rows at alpha (r,); cost (b, V, Q) is that of GPUs per second."""
     net = np.subtract.outer(alpha, 0.0)[:, None] - block.cost[rows]

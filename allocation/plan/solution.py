@@ -9,7 +9,7 @@ import numpy as np
 from allocation.plan.interior_point import InteriorPoint, solve
 from allocation.plan.program import HOUR_S, PlanProgram
 from allocation.plan.reduction import LEAST_PART, JobBlock, job_blocks
-from allocation.plan.response import respond
+from allocation.plan.response import respond, respond_to_no_prices
 from allocation.time_budget import UNLIMITED, TimeBudget
 from allocation.types import Floats
 
@@ -56,16 +56,22 @@ class Plan:
 def solve_plan(program: PlanProgram, *, gap: float = 0.01, budget: TimeBudget = UNLIMITED) -> Plan:
     """Solve the program over time up to a relative gap, or until the time budget is spent, by an interior-point method.
 
-    The bound is that of the prices, at each job's exact response to them (`allocation.plan.response`).
+    Where all jobs can run at their fastest at once, that is the solution, and no GPU has a price. The bound is that of
+    the prices, at each job's exact response to them (`allocation.plan.response`).
     """
     began = perf_counter()
-    room, least = program.room, LEAST_PART * program.interval_s[:, None]
     blocks = list(job_blocks(program))
-    if blocks:
-        point = solve(blocks, room, least, pieces=program.pieces, gap=gap, budget=budget)
-    else:
-        point = InteriorPoint([], np.zeros(room.shape), [], 0)
-    alpha, bound = _dual(program, blocks, point, room)
+    point = _without_prices(program, blocks)
+    plan = _plan_of(program, blocks, point, began) if point is not None else None
+    if plan is None or plan.gap > gap:
+        least = LEAST_PART * program.interval_s[:, None]
+        point = solve(blocks, program.room, least, pieces=program.pieces, gap=gap, budget=budget)
+        plan = _plan_of(program, blocks, point, began)
+    return plan
+
+
+def _plan_of(program: PlanProgram, blocks: Sequence[JobBlock], point: InteriorPoint, began: float) -> Plan:
+    alpha, bound = _dual(program, blocks, point, program.room)
     seconds, late, value = _primal(program, blocks, point)
     start_s, end_s = _course(program, seconds, late)
     used = program.usage @ np.tensordot(program.count * program.probability, seconds, axes=1)
@@ -82,6 +88,19 @@ def solve_plan(program: PlanProgram, *, gap: float = 0.01, budget: TimeBudget = 
         solve_seconds=perf_counter() - began,
         iterations=point.iterations,
     )
+
+
+def _without_prices(program: PlanProgram, blocks: Sequence[JobBlock]) -> InteriorPoint | None:
+    """All jobs in their fastest configurations, at prices of 0; None if they exceed the capacity of an interval."""
+    room, pieces = program.room, program.pieces
+    used = np.zeros(room.shape)
+    answers = [respond_to_no_prices(block) for block in blocks]
+    for block, (x, _) in zip(blocks, answers, strict=True):
+        by_piece = np.matmul(x * block.count[:, None, None], block.usage).sum(axis=0)
+        used += by_piece.reshape(len(room), pieces, -1).sum(axis=1)
+    if (used > room).any():
+        return None
+    return InteriorPoint([x for x, _ in answers], np.zeros(room.shape), [alpha for _, alpha in answers], 0)
 
 
 def _dual(program: PlanProgram, blocks: Sequence[JobBlock], point: InteriorPoint, room: Floats) -> tuple[Floats, float]:

@@ -113,6 +113,16 @@ def test_one_job_runs_at_once_at_its_best():
     assert plan.load[0, :3] == pytest.approx([2, 1, 0], abs=1e-3)
 
 
+def test_where_all_jobs_fit_at_once_no_gpu_has_a_price_and_the_plan_is_exact():
+    roomy, crowded = (
+        PlanProgram.of([[2, 3], [1, 0]], [[1, 2]], [gpus], HOURLY_S, steps=[21_600, 7200]) for gpus in (3, 2)
+    )
+    plan = solve_plan(roomy)
+    assert (plan.iterations, plan.prices.max()) == (0, 0)
+    assert plan.value == pytest.approx(-plain_program(roomy).value, rel=1e-9) == plan.bound
+    assert solve_plan(crowded, gap=1e-6).prices.max() > 0
+
+
 def test_the_short_job_is_planned_first():
     """One GPU, a job of an hour and one of two: the short one in the first hour, the long one after it."""
     plan = solve_plan(PlanProgram.of([[1], [1]], [[1]], [1], HOURLY_S, steps=[7200, 3600]), gap=1e-6)
