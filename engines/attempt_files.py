@@ -24,6 +24,8 @@ class SetupFile(TypedDict):
     log: str
     log_limit_bytes: int
     made_by: str
+    time_file: NotRequired[str]
+    """File for the seconds until the rank had its environment."""
 
 
 class CgroupFile(TypedDict):
@@ -117,6 +119,8 @@ class LaunchFile(TypedDict):
     """Texts that are masked in logs; never written to the file."""
     waits: NotRequired[bool]
     """Whether the ranks, once they are prepared, wait for the file `go`."""
+    fetched_s: NotRequired[float]
+    """Seconds in which an agent fetched the archives."""
     hooks: NotRequired[HooksFile | None]
 
 
@@ -135,6 +139,8 @@ class StartedFile(TypedDict):
     """Seconds since the boot of the machine: no step of its clock changes them."""
     process_space: NotRequired[str]
     """Where the supervisor's processes can be seen, as of `engines.linux.process_space`."""
+    code_s: NotRequired[float]
+    """Seconds in which code and checkpoints were fetched and unpacked before; absent: there were none."""
 
 
 class ExitFile(TypedDict):
@@ -156,6 +162,13 @@ class ExitFile(TypedDict):
     """Node → the storage that was missing there."""
     lease_over: NotRequired[bool]
     """Whether it stopped because the lease was over."""
+
+
+class StartTimes(TypedDict):
+    """Seconds of the parts of a start, as in `AttemptReport`."""
+
+    code_s: float | None
+    setup_s: float | None
 
 
 class AttemptFolder:
@@ -198,6 +211,19 @@ class AttemptFolder:
     def memory(self, rank: int) -> Path:
         """File for the most memory that the rank has held, in MiB."""
         return self.path / f"memory.{rank}"
+
+    def setup_time(self, rank: int) -> Path:
+        """File for the seconds until the rank had its environment."""
+        return self.path / f"setup_s.{rank}"
+
+    def start_times(self) -> StartTimes:
+        """What is known of the parts of its start, by clocks that nobody sets."""
+        started = self.read_started()
+        try:
+            setup_s = float(self.setup_time(0).read_text())
+        except (OSError, ValueError):  # not over, or without a setup; empty after a loss of power
+            setup_s = None
+        return StartTimes(code_s=started.get("code_s") if started is not None else None, setup_s=setup_s)
 
     def most_memory_mib(self) -> int:
         """Most memory that one of the ranks has held so far; 0: not known."""

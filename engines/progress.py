@@ -29,7 +29,7 @@ ADDRESS = re.compile(r"https?://[!-~]{1,490}")
 LAST = "last"
 """Beside the steps of milestones: the last value of their metric."""
 CHECKPOINT = ("checkpoint_s", "checkpoint_at", "checkpoint_step")
-TIMES = ("first_at", "at", "checkpoint_at")
+TIMES = ("first_at", "at", "checkpoint_at", "restored_at")
 """Of a summary."""
 
 
@@ -145,6 +145,7 @@ class ProgressTail:
             links=_links(report, dict(first.links) if first else {}),
             milestones=self._milestones.with_line(first.milestones if first else {}, report),
             **self._checkpoint_of(report, now),
+            **self._restore_of(report, at),
         )
 
     def _total_steps(self, report: dict[str, Any]) -> int | None:
@@ -168,6 +169,17 @@ class ProgressTail:
             at, step = self._time_of(report, now, name="checkpoint_at"), before.step if before else report["step"]
             return {"checkpoint_s": seconds, "checkpoint_at": at, "checkpoint_step": step}
         return {name: getattr(before, name) for name in CHECKPOINT} if before else {}
+
+    def _restore_of(self, report: dict[str, Any], at: datetime) -> dict[str, Any]:
+        """The restore that the first line reports, unless it says what cannot be: a job's clock may be wrong."""
+        if self.summary is not None:
+            return {"restore_s": self.summary.restore_s, "restored_at": self.summary.restored_at}
+        seconds, over = _number(report.get("restore_s")), _number(report.get("restored_at"))
+        if seconds is None or over is None or not 0 <= seconds <= over - self._started_at.timestamp():
+            return {}
+        return (
+            {"restore_s": seconds, "restored_at": datetime.fromtimestamp(over, UTC)} if over <= at.timestamp() else {}
+        )
 
 
 def progress_to_json(progress: Progress | None, invalid_lines: int) -> dict[str, Any]:

@@ -185,6 +185,8 @@ class Launch:
     account: str = ""
     """Unix account to run as, where the service is root; empty: that of the engine. A job keeps that of its first
     attempt."""
+    fetched_s: float | None = None
+    """Seconds in which an agent fetched the code and the checkpoints; None: there were none to fetch."""
 
 
 @dataclass(frozen=True)
@@ -217,6 +219,9 @@ class Progress:
     """What the last checkpoint that was reported took, and when it was made."""
     checkpoint_step: int | None = None
     """The last step that was reported before it was made."""
+    restore_s: float | None = None
+    restored_at: datetime | None = None
+    """What the restore of an earlier checkpoint took, and when it was over, as told with the first step."""
     metrics: Mapping[str, MetricReport] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
     """Name → address of a page elsewhere that shows the job."""
@@ -254,6 +259,10 @@ class AttemptReport:
     """Lines of the progress file so far that are not valid reports."""
     peak_memory_mib: int = 0
     """Most memory that it has held so far on one of its nodes, without caches of files; 0: not known."""
+    code_s: float | None = None
+    """Seconds before its start in which its code and its checkpoints were fetched and unpacked; None: not known."""
+    setup_s: float | None = None
+    """Seconds after its start until rank 0 had its environment; None: not yet, or the job has no setup."""
     message: str = ""
     reason: SiteReason | None = None
     """What the site does with it, or why the site ended it."""

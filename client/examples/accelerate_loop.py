@@ -20,6 +20,7 @@ from motley_client.training import (
     checkpoint_dir,
     next_checkpoint,
     progress,
+    restoring,
     resume,
     save_atomically,
     should_stop,
@@ -35,13 +36,15 @@ def main(options: argparse.Namespace) -> int:
     set_seed(0)
     model = Perceptron()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    rule = options.lr_scaling
-    tuned = TunedTraining(model.parameters(), [optimizer], batch=share.total, initial=GLOBAL_BATCH, lr_scaling=rule)
+    tuned = TunedTraining(
+        model.parameters(), [optimizer], batch=share.total, initial=GLOBAL_BATCH, lr_scaling=options.lr_scaling
+    )
     checkpoint, step, samples = checkpoint_dir() / "last.pt", 0, 0
     if resume() and checkpoint.exists():
-        saved = torch.load(checkpoint, map_location="cpu")
-        for part, of_part in {"model": model, "optimizer": optimizer, "noise": tuned}.items():
-            of_part.load_state_dict(saved[part])
+        with restoring():
+            saved = torch.load(checkpoint, map_location="cpu")
+            for part, of_part in {"model": model, "optimizer": optimizer, "noise": tuned}.items():
+                of_part.load_state_dict(saved[part])
         step, samples = saved["step"], saved["samples"]
     data = DataLoader(Waves(), at_once, shuffle=True, drop_last=True)
     model, optimizer, loader = accelerator.prepare(model, optimizer, data)

@@ -22,6 +22,7 @@ from motley_client.training import (
     checkpoint_dir,
     next_checkpoint,
     progress,
+    restoring,
     resume,
     save_atomically,
     should_stop,
@@ -51,10 +52,11 @@ def main(options: argparse.Namespace) -> int:
         return trained | {"samples": samples, "noise": tuned.state_dict()}
 
     if resume() and checkpoint.exists():
-        saved = torch.load(checkpoint, map_location=device)
-        model.load_state_dict(saved["model"])
-        optimizer.load_state_dict(saved["optimizer"])
-        tuned.load_state_dict(saved["noise"])
+        with restoring():
+            saved = torch.load(checkpoint, map_location=device)
+            model.load_state_dict(saved["model"])
+            optimizer.load_state_dict(saved["optimizer"])
+            tuned.load_state_dict(saved["noise"])
         step, samples = saved["step"], saved["samples"]
     log = tracking.start(options.track) if rank == 0 else tracking.nothing
     say(rank, f"from step {step} on {world_size} ranks")

@@ -122,9 +122,13 @@ class CheckpointTiming:
     def saved(self, seconds: float) -> None:
         """Note that a checkpoint was made, and took so long."""
         self._since_s, self._cost_s = time.monotonic(), seconds
-        self._unreported = {"checkpoint_s": seconds, "checkpoint_at": time.time()}
+        self._unreported |= {"checkpoint_s": seconds, "checkpoint_at": time.time()}
+
+    def restored(self, seconds: float) -> None:
+        """Note that the checkpoint of an earlier attempt was restored, and took so long."""
+        self._unreported |= {"restore_s": seconds, "restored_at": time.time()}
 
     def take_report(self) -> dict[str, float]:
-        """Fields of the next progress report about the last checkpoint; empty if it has been reported."""
+        """Fields of the next progress report about what was saved or restored; empty if that has been reported."""
         report, self._unreported = self._unreported, {}
         return report

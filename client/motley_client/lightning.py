@@ -17,6 +17,7 @@ from motley_client.gradient_noise import TunedTraining
 from motley_client.training import (
     EXIT_REQUEUE,
     checkpoint_dir,
+    checkpoint_restored,
     checkpoint_saved,
     job_id,
     next_checkpoint,
@@ -60,10 +61,14 @@ class MotleyCallback(Checkpoint):  # type: ignore[misc]  # Lightning is not inst
         self._step = 0
         self._tuned: TunedTraining | None = None
         self._known_noise: dict[str, float] = {}
+        self._restore_began_s: float | None = None
 
     def resume_path(self) -> Path | None:
         """The checkpoint of an earlier attempt of this job, for `Trainer.fit(ckpt_path=...)`."""
-        return self.path if resume() and self.path.exists() else None
+        if not (resume() and self.path.exists()):
+            return None
+        self._restore_began_s = time.monotonic()
+        return self.path
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         should_stop()
@@ -74,6 +79,9 @@ class MotleyCallback(Checkpoint):  # type: ignore[misc]  # Lightning is not inst
         Ranks that are not at the same operation then hang or mix up their data.
         """
         take_over_sigterm()
+        if self._restore_began_s is not None:
+            checkpoint_restored(time.monotonic() - self._restore_began_s)
+            self._restore_began_s = None
         self._step = trainer.global_step
         if self.batch_size and isinstance(trainer.strategy, DDPStrategy | SingleDeviceStrategy):
             self._tuned = TunedTraining(

@@ -24,6 +24,7 @@ from motley_client.training import (
     checkpoint_dir,
     next_checkpoint,
     progress,
+    restoring,
     resume,
     save_atomically,
     should_stop,
@@ -146,7 +147,8 @@ def say(line: str) -> None:
 def load_or_initialize(checkpoint: Path, options: Options, allocation: Allocation) -> Training:
     """The training state from the checkpoint of an earlier attempt, or a new one."""
     if resume() and checkpoint.exists():
-        training = Training.load(checkpoint, rank=allocation.rank)
+        with restoring():
+            training = Training.load(checkpoint, rank=allocation.rank)
         say(f"resumed at step {training.step} from {checkpoint}")
     else:
         training = Training.fresh(hidden=options.hidden, seed=options.seed, rank=allocation.rank)

@@ -20,8 +20,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO, SupportsFloat, SupportsInt
@@ -188,6 +188,22 @@ def next_checkpoint(cost_s: float | None = None) -> float:
 def checkpoint_saved(seconds: float) -> None:
     """Note a checkpoint that was not saved by this module, and how long it kept the training from working."""
     _timing.saved(seconds)
+
+
+@contextmanager
+def restoring() -> Iterator[None]:
+    """Read the checkpoint of an earlier attempt in a `with` block of this, on rank 0: it is measured how long it takes.
+
+    The first `progress` after it reports that, and the page of the job tells it from the rest of the start.
+    """
+    began_s = time.monotonic()
+    yield
+    checkpoint_restored(time.monotonic() - began_s)
+
+
+def checkpoint_restored(seconds: float) -> None:
+    """Note that a checkpoint of an earlier attempt has just been restored without `restoring`, and how long it took."""
+    _timing.restored(seconds)
 
 
 def save_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:

@@ -19,6 +19,7 @@ from motley_client.gradient_noise import TunedTraining
 from motley_client.training import (
     EXIT_REQUEUE,
     checkpoint_dir,
+    checkpoint_restored,
     checkpoint_saved,
     job_id,
     next_checkpoint,
@@ -56,6 +57,7 @@ class MotleyCallback(TrainerCallback):  # type: ignore[misc]  # Transformers is 
         self._metrics: dict[str, float] = {}
         self._tuned: TunedTraining | None = None
         self._save_began_s = 0.0
+        self._restore_began_s: float | None = None
 
     @property
     def exit_code(self) -> int:
@@ -64,12 +66,17 @@ class MotleyCallback(TrainerCallback):  # type: ignore[misc]  # Transformers is 
 
     def resume_path(self) -> str | None:
         """The newest whole checkpoint of earlier attempts of this job, for `Trainer.train`."""
-        return _newest_checkpoint(checkpoint_dir()) if resume() else None
+        found = _newest_checkpoint(checkpoint_dir()) if resume() else None
+        self._restore_began_s = None if found is None else time.monotonic()
+        return found
 
     def on_init_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         should_stop()
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **of: Any) -> None:
+        if self._restore_began_s is not None:
+            checkpoint_restored(time.monotonic() - self._restore_began_s)
+            self._restore_began_s = None
         if not (args.deepspeed or args.fsdp):  # ranks of these hold parts of the gradients
             self._tuned = TunedTraining(
                 of["model"].parameters(),

@@ -91,7 +91,10 @@ def _order_of_ends(one: RankReport) -> tuple[bool, bool, datetime, int]:
 
 
 def _with_sums(report: AttemptReport, ranks: Sequence[RankReport], go_at: datetime | None) -> AttemptReport:
-    """With the begin of the gang, its longest rank, and the progress of the lowest rank that reports some."""
+    """With the begin of the gang, its longest rank, and the progress of the lowest rank that reports some.
+
+    The ranks of several servers have their environments before the gang begins: how long these took is not told.
+    """
     starts = [one.report.started_at for one in ranks if one.report.started_at]
     return replace(
         report,
@@ -99,6 +102,8 @@ def _with_sums(report: AttemptReport, ranks: Sequence[RankReport], go_at: dateti
         ran_s=max((one.report.ran_s for one in ranks if one.report.ran_s is not None), default=None),
         progress=next((one.report.progress for one in ranks if one.report.progress), None),
         invalid_lines=sum(one.report.invalid_lines for one in ranks),
+        code_s=max((one.report.code_s for one in ranks if one.report.code_s is not None), default=None),
+        setup_s=ranks[0].report.setup_s if len(ranks) == 1 else None,
         peak_memory_mib=max(one.report.peak_memory_mib for one in ranks),
     )
 

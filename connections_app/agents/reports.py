@@ -58,7 +58,9 @@ def within(report: AttemptReport, own: OwnMachine, delivered_at: datetime, now: 
         progress=_possible_progress(report.progress),
         invalid_lines=min(max(report.invalid_lines, 0), MOST_COUNTED),
         peak_memory_mib=min(max(report.peak_memory_mib, 0), MOST_COUNTED),
-        ran_s=None if report.ran_s is None else min(max(report.ran_s, 0.0), most_s),
+        ran_s=_seconds(report.ran_s, most_s),
+        code_s=_seconds(report.code_s, most_s),
+        setup_s=_seconds(report.setup_s, most_s),
         missing_storage={node: storage for node, storage in report.missing_storage.items() if node == own.node},
         faulty_gpus={uuid: fault for uuid, fault in report.faulty_gpus.items() if uuid in uuids},
     )
@@ -76,6 +78,10 @@ def _between(at: datetime | None, first: datetime, last: datetime) -> datetime |
     return None if at is None else max(min(at, last), first)
 
 
+def _seconds(told: float | None, most: float) -> float | None:
+    return None if told is None else min(max(told, 0.0), most)
+
+
 def _going_on(report: AttemptReport) -> AttemptReport:
     """The report of an attempt that has ended, before its files have arrived."""
     return AttemptReport(
@@ -86,4 +92,6 @@ def _going_on(report: AttemptReport) -> AttemptReport:
         progress=report.progress,
         invalid_lines=report.invalid_lines,
         peak_memory_mib=report.peak_memory_mib,
+        code_s=report.code_s,
+        setup_s=report.setup_s,
     )

@@ -49,6 +49,8 @@ class Transfers:
         self._network = network
         self._lock = threading.Lock()
         self._waiting: dict[int, Launch] = {}
+        self._fetching_since_s: dict[int, float] = {}
+        """By our monotonic clock, with the tries that failed."""
         self._sizes: dict[tuple[int, Stream], int] = {}
         self._full_until_s: dict[tuple[int, Stream], float] = {}
         """Logs of which the service takes no more, and when to ask again: its limit may have been raised."""
@@ -128,18 +130,21 @@ class Transfers:
             raise
         except Exception as error:  # the job goes elsewhere
             self._note_failure(launch, str(error))
+        self._fetching_since_s.pop(launch.attempt, None)
         with self._lock:
             self._waiting.pop(launch.attempt, None)
 
     def _fetched(self, launch: Launch) -> Launch:
         """The launch with its files on this machine."""
         files: dict[str, Path] = {}
+        since_s = self._fetching_since_s.setdefault(launch.attempt, monotonic())
         for what, remote in (("code", launch.code), ("checkpoints", launch.checkpoints)):
             if remote is not None:
                 files[what] = self._folder / "incoming" / f"{launch.attempt}.{what}.tar.gz"
                 files[what].parent.mkdir(mode=0o700, exist_ok=True)
                 self._connection.fetch(launch.attempt, what, files[what])
-        return replace(launch, **files)  # type: ignore[arg-type]  # the names of two fields
+        fetched_s = monotonic() - since_s if files else None
+        return replace(launch, **files, fetched_s=fetched_s)  # type: ignore[arg-type]  # the names of two fields
 
     def _note_failure(self, launch: Launch, message: str) -> None:
         """Report a start that failed: the job goes elsewhere."""

@@ -263,6 +263,7 @@ def _report(attempt: int, folder: AttemptFolder) -> AttemptReport:
         progress=progress,
         invalid_lines=invalid_lines,
         peak_memory_mib=folder.most_memory_mib(),
+        **folder.start_times(),
     )
     return report if supervised else _lost(report, folder, started)
 
@@ -297,6 +298,7 @@ def _ended(attempt: int, folder: AttemptFolder, ended: ExitFile) -> AttemptRepor
         progress=progress,
         invalid_lines=invalid_lines,
         peak_memory_mib=folder.most_memory_mib(),
+        **folder.start_times(),
         message=ended["message"],
         reason=_reason_of(ended),
         missing_storage=ended.get("missing_storage", {}),

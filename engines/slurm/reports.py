@@ -160,6 +160,7 @@ class Reports:
             progress=progress,
             invalid_lines=invalid_lines,
             peak_memory_mib=folder.most_memory_mib(),
+            **folder.start_times(),
             devices=self._devices_of(attempt, SlurmFiles(folder)),
         )
 

@@ -176,6 +176,8 @@ class EngineRoot:
         )
         if launch.checkpoints is not None:
             prepared["checkpoints"] = _checkpoint_file(launch.checkpoints, folder, checkpoints)
+        if launch.fetched_s is not None:
+            prepared["fetched_s"] = launch.fetched_s
         return prepared
 
     def set_checkpoint_times(self, attempt: int, times: CheckpointTimes) -> None:
@@ -235,6 +237,7 @@ class EngineRoot:
             log=str(log),
             log_limit_bytes=launch.log_limit_bytes,
             made_by=f"attempt {launch.attempt}",
+            time_file=str(self.attempt(launch.attempt).setup_time(rank)),
         )
 
 

@@ -142,8 +142,10 @@ def _run(plan: RankStart, commands: "_Lines") -> RankExit:
     heartbeat, memory = _Heartbeat(plan["heartbeat_file"]), MemoryLimit.of(plan.get("limits"), plan["node"])
     if (cgroup := _cgroup_of(plan.get("limits"))) and not may_join(cgroup):
         return RankExit(exit_code=NO_CGROUP, message=f"The cgroup {cgroup} is gone.", node_failed=True)
+    began_s = time.monotonic()
     if plan["setup"] is not None and (failure := _set_up(plan, plan["setup"], commands, child_ended, heartbeat)):
         return failure
+    _write_time(plan["setup"], time.monotonic() - began_s)
     if plan.get("ready_file") and (failure := _wait_for_others(plan, commands, heartbeat)):
         return failure
     job, missing, complaint = _start(plan)
@@ -187,6 +189,13 @@ def _set_up(
     if failure is None:
         environment.finish(setup["made_by"])
     return failure
+
+
+def _write_time(setup: "SetupFile | None", seconds: float) -> None:
+    """Write until when the rank had its environment; a full disk costs only this."""
+    if setup is not None and (path := setup.get("time_file")):
+        with suppress(OSError), open(path, "w") as file:  # noqa: PTH123 - pathlib is slow to import
+            file.write(f"{seconds:.3f}")
 
 
 def _run_setup(

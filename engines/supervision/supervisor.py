@@ -68,10 +68,17 @@ class Supervisor:
     """Runs one attempt from its start to the proof that no process of it is left."""
 
     def __init__(
-        self, folder: AttemptFolder, launch: LaunchFile, start_rank: RankStarter = Rank, *, has_socket: bool = False
+        self,
+        folder: AttemptFolder,
+        launch: LaunchFile,
+        start_rank: RankStarter = Rank,
+        *,
+        has_socket: bool = False,
+        code_s: float | None = None,
     ) -> None:
         self._folder = folder
         self._launch = launch
+        self._code_s = code_s
         self._start_rank = start_rank
         self._started_at, self._began_s = utc_now(), seconds_since_boot()
         self._progress = [
@@ -119,6 +126,8 @@ class Supervisor:
     def _begin(self) -> None:
         at = self._started_at.isoformat()
         started = StartedFile(at=at, boot_s=self._began_s, process_space=process_space())
+        if self._code_s is not None:
+            started["code_s"] = self._code_s
         write_json(self._folder.started, started)
         try:
             for number in range(len(self._launch["ranks"])):
@@ -304,7 +313,7 @@ def supervise(folder: AttemptFolder, start_rank: RankStarter = Rank, *, has_sock
             message = in_words(faults, "before")
             _end_unstarted(folder, exit_code=GPU_FAULT, message=message, faulty_gpus=faults)
             return
-        unpack_code(launch)
+        code_s = unpack_code(launch)
         if _must_not_start(folder, launch):  # unpacking took so long
             raise StoppedBeforeStart
     except StoppedBeforeStart:
@@ -315,7 +324,7 @@ def supervise(folder: AttemptFolder, start_rank: RankStarter = Rank, *, has_sock
         exit_code = NOT_UNPACKED if error.node_failed else BAD_ARCHIVE
         _end_unstarted(folder, exit_code=exit_code, message=str(error), node_failed=error.node_failed)
         return
-    Supervisor(folder, _with_secrets(launch, folder), start_rank, has_socket=has_socket).run()
+    Supervisor(folder, _with_secrets(launch, folder), start_rank, has_socket=has_socket, code_s=code_s).run()
 
 
 def _must_not_start(folder: AttemptFolder, launch: LaunchFile) -> bool:

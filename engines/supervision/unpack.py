@@ -4,6 +4,7 @@ import errno
 import os
 import subprocess
 from pathlib import Path
+from time import monotonic
 
 from engines.attempt_files import CodeFile, LaunchFile, write_whole
 
@@ -23,14 +24,18 @@ class CodeNotUnpacked(Exception):
         self.node_failed = node_failed
 
 
-def unpack_code(launch: LaunchFile) -> None:
+def unpack_code(launch: LaunchFile) -> float | None:
     """Unpack the code and the checkpoints of the launch, if it has some; an interrupted unpacking is repeated.
 
+    Return the seconds that this took, and before it the fetching of the archives; None: there was nothing to do.
     tar keeps to its folder: it takes no leading slash and no "..", and follows no link that it has made itself.
     """
+    took_s, began_s = launch.get("fetched_s"), monotonic()
     for what, code in (("code", launch.get("code")), ("checkpoints", launch.get("checkpoints"))):
         if code is not None and not Path(code["done"]).exists():
             _unpack(what, code, launch["user"])
+            took_s = launch.get("fetched_s", 0.0) + monotonic() - began_s
+    return took_s
 
 
 def _unpack(what: str, code: CodeFile, user: list[int] | None) -> None:

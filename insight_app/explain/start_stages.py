@@ -1,10 +1,10 @@
 """Stages of an attempt's start, from its claim of GPUs to its first step, and their quantiles for a team.
 
-Only moments that are recorded bound a stage. Code, setup, image, the start of the program and the reading of a
-checkpoint lie between two of them, and are one stage.
+Only what is recorded bounds a stage: two moments, or the seconds that a part of a start took by a clock that nobody
+sets. What an engine or a program does not tell stays one stage, and no stage is negative, whatever clocks say.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import quantiles
@@ -15,11 +15,17 @@ from jobs_app.models import Attempt, Team
 WINDOW = timedelta(days=7)
 MOST_ATTEMPTS = 2000
 """Of a team's window, the latest: enough for a 90 % quantile."""
-CLAIM, LAUNCH, FIRST_STEP = "claim", "launch", "first step"
+CLAIM, LAUNCH, CODE, SETUP = "claim", "launch", "code", "setup"
+PROGRAM, RESTORE, WARM_UP, FIRST_STEP = "program", "restore", "warm-up", "first step"
 CAUSES = {
     CLAIM: "GPUs are claimed, and other jobs leave them",
-    LAUNCH: "the engine starts the processes; on Slurm also its queue",
-    FIRST_STEP: "code, setup, image, the program's start, after a restart its checkpoint, until it reports a step",
+    LAUNCH: "the engine starts the processes; on Slurm also its queue, of a gang on several servers also its setup",
+    CODE: "code and checkpoints are fetched, where the engine does that, and unpacked",
+    SETUP: "the environment is made, or waited for",
+    PROGRAM: "image, imports and whatever else the program does before it reads its checkpoint",
+    RESTORE: "the program reads its checkpoint",
+    WARM_UP: "from there until it reports a step",
+    FIRST_STEP: "of a program that tells of no restore: from its start, with its image, until it reports a step",
 }
 
 
@@ -65,34 +71,67 @@ class StageQuantiles:
 
 
 class Moments(NamedTuple):
-    """When an attempt was claimed, launched, started, and when it reported its first step; None: not yet, or never."""
+    """When an attempt was claimed, launched, started, and when it reported its first step; None: not yet, or never.
+
+    With the parts in between that were measured, in seconds; None: not measured, or there was none.
+    """
 
     claimed_at: datetime
     launched_at: datetime | None
     started_at: datetime | None
     first_step_at: datetime | None
+    code_s: float | None = None
+    setup_s: float | None = None
+    restore_s: float | None = None
+    restored_at: datetime | None = None
 
 
 def moments_of(attempt: Attempt) -> Moments:
-    return Moments(attempt.claimed_at, attempt.launched_at, attempt.started_at, attempt.first_step_at)
+    return Moments(*(getattr(attempt, name) for name in Moments._fields))
 
 
 def stages_of(moments: Moments, until: datetime) -> list[Stage]:
     """The stages that have begun, the first first; the last goes on until `until` if its end is not recorded.
 
-    An attempt that never reports a step, as a program that writes no progress, has the first two alone.
+    An attempt that never reports a step, as a program that writes no progress, has those alone that its engine tells.
     """
-    ends = ((CLAIM, moments.launched_at), (LAUNCH, moments.started_at), (FIRST_STEP, moments.first_step_at))
-    stages: list[Stage] = []
-    since = moments.claimed_at
-    for name, end in ends:
-        if name == FIRST_STEP and end is None:
-            break
-        stages.append(Stage(name, max(((end or until) - since).total_seconds(), 0.0), ended=end is not None))
-        if end is None:
-            break
-        since = end
-    return stages
+    if moments.launched_at is None:
+        return [Stage(CLAIM, _between(moments.claimed_at, until), ended=False)]
+    claim = Stage(CLAIM, _between(moments.claimed_at, moments.launched_at), ended=True)
+    if moments.started_at is None:
+        return [claim, Stage(LAUNCH, _between(moments.launched_at, until), ended=False)]
+    launched_s = _between(moments.launched_at, moments.started_at)
+    code_s = min(moments.code_s or 0.0, launched_s)
+    return [claim, *_ended({LAUNCH: launched_s - code_s, CODE: moments.code_s and code_s}), *_of_processes(moments)]
+
+
+def _of_processes(moments: Moments) -> list[Stage]:
+    """The stages after the start of its processes; what lies after the setup is known once a step was reported."""
+    if moments.started_at is None or moments.first_step_at is None:
+        return _ended({SETUP: moments.setup_s})
+    whole_s = _between(moments.started_at, moments.first_step_at)
+    setup_s = min(moments.setup_s or 0.0, whole_s)
+    parts = _of_program(moments, moments.first_step_at, whole_s - setup_s)
+    return _ended({SETUP: moments.setup_s and setup_s, **parts})
+
+
+def _of_program(moments: Moments, first_step_at: datetime, whole_s: float) -> dict[str, float | None]:
+    """The parts of the program's own start, the last first to be given: it and the restore are by one clock."""
+    if moments.restored_at is None or moments.restore_s is None:
+        return {FIRST_STEP: whole_s}
+    warm_up_s = min(_between(moments.restored_at, first_step_at), whole_s)
+    restore_s = min(max(moments.restore_s, 0.0), whole_s - warm_up_s)
+    return {PROGRAM: whole_s - warm_up_s - restore_s, RESTORE: restore_s, WARM_UP: warm_up_s}
+
+
+def _ended(lengths: Mapping[str, float | None]) -> list[Stage]:
+    """Stages of these lengths, without those of which none was measured."""
+    return [Stage(name, seconds, ended=True) for name, seconds in lengths.items() if seconds is not None]
+
+
+def _between(since: datetime, until: datetime) -> float:
+    """Seconds between the two; 0 where the clock of another machine has them in another order."""
+    return max((until - since).total_seconds(), 0.0)
 
 
 def bars_of(stages: Sequence[Stage]) -> list[StageBar]:

@@ -39,6 +39,8 @@ class ProgressDelta:
     checkpoint_s: float | None = None
     checkpoint_at: datetime | None = None
     checkpoint_step: int | None = None
+    restore_s: float | None = None
+    restored_at: datetime | None = None
     metrics: Mapping[str, MetricPoint] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
     milestones: Mapping[str, float | None] = field(default_factory=dict)
@@ -168,6 +170,8 @@ def _write_attempts(fresh: Fresh) -> None:
         for old, now in fresh
     }
     rewrite(Attempt, fields, rows)
+    restores = {old.pk: (now.restore_s, now.restored_at) for old, now in fresh if old.step is None and now.restored_at}
+    rewrite(Attempt, ("restore_s", "restored_at"), restores)
 
 
 def _write_jobs(fresh: Fresh) -> None:

@@ -131,6 +131,14 @@ class Attempt(models.Model):
     claimed_at = models.DateTimeField(default=timezone.now)
     launched_at = models.DateTimeField(null=True, blank=True)
     started_at = models.DateTimeField(null=True, blank=True)
+    code_s = models.FloatField(
+        null=True, blank=True, help_text="Seconds in which its code and checkpoints came, before its processes started."
+    )
+    setup_s = models.FloatField(
+        null=True, blank=True, help_text="Seconds from the start of its processes until it had its environment."
+    )
+    restore_s = models.FloatField(null=True, blank=True, help_text="Seconds that reading an earlier checkpoint took.")
+    restored_at = models.DateTimeField(null=True, blank=True, help_text="When that was over; empty: it told of none.")
     stopping_at = models.DateTimeField(null=True, blank=True)
     stop_requested_at = models.DateTimeField(null=True, blank=True, help_text="When the engine was asked to stop it.")
     ended_at = models.DateTimeField(null=True, blank=True)

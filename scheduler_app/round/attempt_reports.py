@@ -51,6 +51,8 @@ class StoredAttempt(NamedTuple):
     invalid_lines: int
     peak_memory_mib: int
     site_job: str
+    code_s: float | None
+    setup_s: float | None
     lacks_devices: bool
     """The site has not told yet which GPUs it gave."""
 
@@ -121,7 +123,8 @@ def _is_over(known: StoredAttempt, report: AttemptReport) -> bool:
 def _is_news(known: StoredAttempt, report: AttemptReport) -> bool:
     as_before = report.phase in GOING_ON and known.state != State.ENDED and not _has_reported(known, report)
     told_by_site = bool(report.reason) or (bool(report.devices) and known.lacks_devices)
-    return not as_before or told_by_site or _has_begun(known, report) or _is_elsewhere(known, report)
+    started = _has_begun(known, report) or _has_times(known, report)
+    return not as_before or told_by_site or started or _is_elsewhere(known, report)
 
 
 def _has_reported(known: StoredAttempt, report: AttemptReport) -> bool:
@@ -133,6 +136,12 @@ def _has_reported(known: StoredAttempt, report: AttemptReport) -> bool:
 def _is_elsewhere(known: StoredAttempt, report: AttemptReport) -> bool:
     """Whether the attempt's number in the site's own queue is new or another one."""
     return report.site_job not in ("", known.site_job)
+
+
+def _has_times(known: StoredAttempt, report: AttemptReport) -> bool:
+    """Whether it tells of a part of the start how long that took, which is told once."""
+    code, setup = known.code_s is None and report.code_s is not None, known.setup_s is None
+    return code or (setup and report.setup_s is not None)
 
 
 def _has_begun(known: StoredAttempt, report: AttemptReport) -> bool:
@@ -158,6 +167,8 @@ def _store_going_on(reports: Sequence[AttemptReport], known: StoredAttempts, now
     )
     note_running({r.attempt: r.started_at or now for r in reports if _has_begun(known[r.attempt], r)})
     _store_memory(reports, known)
+    times = {r.attempt: (r.code_s, r.setup_s) for r in reports if _has_times(known[r.attempt], r)}
+    rewrite(Attempt, ("code_s", "setup_s"), times)
     _store_site_jobs(reports, known)
     _store_devices({r.attempt: r.devices for r in reports if r.devices and known[r.attempt].lacks_devices})
     _withdraw_waiting([r for r in reports if r.reason and r.phase == Phase.LAUNCHING], now)
@@ -179,6 +190,8 @@ def _advance(report: AttemptReport, progress: Progress) -> ProgressDelta:
         checkpoint_s=progress.checkpoint_s,
         checkpoint_at=progress.checkpoint_at,
         checkpoint_step=progress.checkpoint_step,
+        restore_s=progress.restore_s,
+        restored_at=progress.restored_at,
         metrics={name: (one.step, one.value) for name, one in progress.metrics.items()},
         links=dict(progress.links),
         milestones=progress.milestones,

@@ -388,3 +388,31 @@ progress(3)
         set(),
     ]
     assert reports[1]["checkpoint_s"] >= 0.01
+
+
+def test_a_restore_is_measured_and_reported_once_with_the_first_progress(tmp_path: Path) -> None:
+    body = """
+began = time.time()
+with restoring():
+    time.sleep(0.01)
+progress(7)
+progress(8)
+print(began)
+"""
+    began = float(output(body, tmp_path, MOTLEY_PROGRESS="p.jsonl"))
+    first, second = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
+    assert first["restore_s"] >= 0.01
+    assert began < first["restored_at"] <= first["at"]
+    assert not {"restore_s", "restored_at"} & set(second)
+
+
+def test_a_restore_that_fails_is_none(tmp_path: Path) -> None:
+    body = """
+try:
+    with restoring():
+        raise OSError
+except OSError:
+    progress(1)
+"""
+    output(body, tmp_path, MOTLEY_PROGRESS="p.jsonl")
+    assert "restore_s" not in (tmp_path / "p.jsonl").read_text()

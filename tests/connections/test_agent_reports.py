@@ -111,6 +111,8 @@ def test_times_of_an_attempt_lie_between_its_launch_and_now() -> None:
     held = within(report, OWN, DELIVERED, NOW)
     assert (held.started_at, held.ended_at, held.ran_s) == (DELIVERED, NOW, 600.0)
     assert within(replace(report, ran_s=-1e12), OWN, DELIVERED, NOW).ran_s == 0
+    parts = within(replace(report, code_s=1e12, setup_s=-1.0), OWN, DELIVERED, NOW)
+    assert (parts.code_s, parts.setup_s) == (600.0, 0)
     assert within(replace(report, ran_s=None, started_at=None), OWN, DELIVERED, NOW).started_at is None
 
 

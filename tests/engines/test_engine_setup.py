@@ -14,6 +14,7 @@ import pytest
 from engines.protocol import Phase, Setup, StopReason, Stream
 from engines.supervision.environment_setup import Entry, Environment
 from tests.engines.engine_lab import Lab, until
+from tests.engines.test_engine_code import archive
 
 MAKE = "echo made >&2; cd $MOTLEY_ENV_DIR; mkdir bin; echo 'echo tool' > bin/tool; chmod +x bin/tool"
 
@@ -32,6 +33,25 @@ def test_programs_of_the_environment_are_found_and_a_second_job_makes_nothing(la
     assert (lab.output(first), lab.output(first, Stream.SETUP)) == (b"tool\n", b"made\n")
     assert lab.output(second).startswith(b"tool\n/")
     assert lab.output(second, Stream.SETUP) == b"The environment exists: it was made by attempt 1.\n"
+
+
+@pytest.mark.on_slurm
+def test_how_long_code_and_setup_took_is_reported_of_a_job_that_has_them(lab: Lab, tmp_path: Path) -> None:
+    code = archive(tmp_path, {"a.txt": "as packed"})
+    attempt = lab.launch(
+        "cat a.txt; tool; sleep 3600", code=code, fetched_s=5.0, setup=with_setup(f"sleep 0.2; {MAKE}")
+    )
+    lab.wait_for_output(attempt, b"tool")
+    report = lab.report(attempt)
+    assert report.code_s is not None
+    assert report.setup_s is not None
+    assert 5 < report.code_s < 60
+    assert 0.2 <= report.setup_s < 60
+    lab.engine.stop(attempt, reason=StopReason.CANCEL, grace=timedelta())
+    ended = lab.end_of(attempt)
+    assert (ended.code_s, ended.setup_s) == (report.code_s, report.setup_s)
+    without = lab.report(lab.run("true"))
+    assert (without.code_s, without.setup_s) == (None, None)
 
 
 def test_jobs_with_another_key_have_another_environment(lab: Lab) -> None:

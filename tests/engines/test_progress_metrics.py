@@ -2,9 +2,11 @@
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from engines.agent.codec import decode, encode
 from engines.progress import MOST_LINKS, MOST_METRICS, ProgressTail, checked, progress_from_json, progress_to_json
@@ -107,3 +109,30 @@ def test_milestones_that_an_agent_of_somebody_sends_are_checked_again() -> None:
     assert checked(sent).milestones == {"500": 0.3, "last": 0.2}
     assert checked(replace(sent, milestones={str(n): 0.0 for n in range(10_000)} | {"last": 0.0})).milestones == {}
     assert checked(replace(sent, milestones={"500": 0.3})).milestones == {}
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ({"restore_s": 2, "restored_at": 8}, (2, 8)),
+        ({"restore_s": 9, "restored_at": 8}, (None, None)),  # it would have begun before the attempt
+        ({"restore_s": -1, "restored_at": 8}, (None, None)),
+        ({"restore_s": 2, "restored_at": 11}, (None, None)),  # after the step that it was told with
+        ({"restored_at": 8}, (None, None)),  # as of a helper that tells half of it
+        ({}, (None, None)),
+    ],
+)
+def test_a_restore_is_told_with_the_first_step(
+    tmp_path: Path, told: dict[str, float], expected: tuple[float | None, float | None]
+) -> None:
+    path, began = tmp_path / "progress.jsonl", NOW.timestamp()
+    moments = {name: value + began * (name == "restored_at") for name, value in told.items()}
+    lines = [{"step": 7, "at": began + 10, **moments}, {"step": 8, "restore_s": 1, "restored_at": began + 15}]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    tail = ProgressTail(path, started_at=NOW)
+    tail.read(NOW + timedelta(seconds=20))
+    found = tail.summary
+    assert found is not None
+    restored_s = None if found.restored_at is None else (found.restored_at - NOW).total_seconds()
+    assert (found.restore_s, restored_s) == expected
+    assert progress_from_json(json.loads(json.dumps(progress_to_json(found, 0)))) == (found, 0)

@@ -41,6 +41,39 @@ def test_what_is_not_recorded_is_not_invented(moments: Moments, expected: list[t
     assert [(one.name, one.seconds, one.ended) for one in stages_of(moments, at(9))] == expected
 
 
+def lengths(moments: Moments) -> dict[str, float]:
+    return {one.name: one.seconds for one in stages_of(moments, at(100))}
+
+
+START = Moments(T, at(2), at(10), at(60), code_s=5, setup_s=8, restore_s=12, restored_at=at(55))
+
+
+def test_what_engine_and_program_measured_are_stages_of_their_own() -> None:
+    whole = {"claim": 2, "launch": 3, "code": 5, "setup": 8, "program": 25, "restore": 12, "warm-up": 5}
+    assert lengths(START) == whole
+    assert [*lengths(START._replace(first_step_at=None, restored_at=None))] == ["claim", "launch", "code", "setup"]
+    old = START._replace(code_s=None, setup_s=None, restored_at=None, restore_s=None)  # of an older agent and helper
+    assert lengths(old) == {"claim": 2, "launch": 8, "first step": 50}
+
+
+@pytest.mark.parametrize(
+    "moments",
+    [
+        START._replace(code_s=1e9, setup_s=1e9, restore_s=1e9),
+        START._replace(started_at=at(70)),
+        START._replace(started_at=at(-70)),
+        START._replace(restored_at=at(-1e6)),
+        START._replace(restored_at=at(1e6)),
+        START._replace(restore_s=-5),
+    ],
+)
+def test_no_clock_makes_a_stage_negative_or_longer_than_what_it_is_part_of(moments: Moments) -> None:
+    found = lengths(moments)
+    whole = lengths(moments._replace(code_s=None, setup_s=None, restored_at=None))
+    assert min(found.values()) >= 0
+    assert sum(found.values()) == pytest.approx(sum(whole.values()))
+
+
 @pytest.fixture
 def ended(lab: Lab) -> Lab:
     """Ten first starts of ada's team of 1 to 10 s each, and a restart of 100 s."""
@@ -55,8 +88,9 @@ def _ended(lab: Lab, seconds: float, *, number: int) -> None:
     claimed = lab.now - timedelta(hours=1)
     launched, started = claimed + timedelta(seconds=seconds), claimed + timedelta(seconds=2 * seconds)
     moments = {"claimed_at": claimed, "launched_at": launched, "started_at": started, "first_step_at": started}
+    code = {"code_s": 40} if number > 1 else {}
     over = {"state": "ended", "outcome": "failed", "ended_at": lab.now, "gone_at": lab.now}
-    lab.attempt(lab.submit(), number=number, **moments, **over)
+    lab.attempt(lab.submit(), number=number, **moments, **code, **over)
 
 
 def test_a_team_has_quantiles_of_starts_and_of_restarts(ended: Lab) -> None:
@@ -64,9 +98,11 @@ def test_a_team_has_quantiles_of_starts_and_of_restarts(ended: Lab) -> None:
     with CaptureQueriesContext(connection) as queries:
         found = team_starts(team, ended.now)
     assert len(queries) == 1
+    assert {one.stage for one in found if not one.restart} == {"claim", "launch", "first step"}
     told = {(one.stage, one.restart): (one.starts, one.p50_s, one.p90_s) for one in found}
     assert told["claim", False] == (10, 5.5, pytest.approx(9.1))
-    assert told["launch", True] == (1, 100, 100)
+    assert told["launch", True] == (1, 60, 60)
+    assert told["code", True] == (1, 40, 40)
     assert team_starts(ended.team(), ended.now + timedelta(days=8)) == []
 
 

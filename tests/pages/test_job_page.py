@@ -191,3 +191,11 @@ def test_the_attempts_say_where_their_start_went(attempt: Attempt, read: Read) -
     moments = {"launched_at": claimed + timedelta(seconds=2), "started_at": claimed + timedelta(seconds=5)}
     shown = read(end(attempt, **moments, first_step_at=claimed + timedelta(seconds=65)), "attempts")
     assert "claim 2 s, launch 3 s, first step 60 s" in shown or "claim 2 s, launch 3 s, first step 1 min" in shown
+
+
+def test_the_start_of_an_attempt_has_the_stages_that_were_measured(attempt: Attempt, read: Read) -> None:
+    claimed = attempt.claimed_at
+    moments = {"launched_at": claimed, "started_at": claimed + timedelta(seconds=9), "code_s": 4, "setup_s": 11}
+    moments |= {"first_step_at": claimed + timedelta(seconds=50), "restored_at": claimed + timedelta(seconds=47)}
+    shown = read(end(attempt, **moments, restore_s=6), "attempts")
+    assert "launch 5 s, code 4 s, setup 11 s, program 21 s, restore 6 s, warm-up 3 s" in shown

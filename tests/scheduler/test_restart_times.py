@@ -13,6 +13,7 @@ from rich.console import Console
 
 from insight_app.explain.decisions import explain_job
 from insight_app.explain.restart_cost import restart_cost
+from insight_app.explain.start_stages import start_bars
 from insight_app.lab.history import read_history
 from insight_app.lab.trace import trace_of
 from jobs_app.lifecycle.commands import requeue_job
@@ -26,7 +27,8 @@ from tests.rest_callers import caller
 from tests.service_lab import Lab
 
 SAVES_AND_RESUMES = (
-    'trap "sleep 0.5; exit 75" TERM; [ -n "$MOTLEY_RESUME" ] && sleep 0.7; '
+    'trap "sleep 0.5; exit 75" TERM; [ "$MOTLEY_RESUME" = 1 ] && sleep 0.7 && '
+    'echo "{\\"step\\": 0, \\"restore_s\\": 0.6, \\"restored_at\\": $(date +%s.%N)}" >> $MOTLEY_PROGRESS; '
     'n=0; while true; do n=$((n+1)); echo "{\\"step\\": $n}" >> $MOTLEY_PROGRESS; sleep 0.05; done'
 )
 """A second attempt restores for 0.7 s before its first step; each takes 0.5 s to save."""
@@ -54,7 +56,7 @@ def test_a_job_that_was_restarted_is_counted_with_what_that_took(lab: Lab, monke
     monkeypatch.setattr(service_lab, "HASTE", timedelta())  # the clock of its reports is the machine's
     lab.node("n1", gpus=1)
     lab.policy("motley", round_s=1.0)
-    job = lab.submit(SAVES_AND_RESUMES, **DECLARED)
+    job = lab.submit(SAVES_AND_RESUMES, **DECLARED, setup="sleep 0.2")
     lab.until(lambda: job.attempts.filter(first_step_at__isnull=False).first())
     before = counted(job)
     requeue_job(job, actor=None)
@@ -65,6 +67,11 @@ def test_a_job_that_was_restarted_is_counted_with_what_that_took(lab: Lab, monke
     assert found is not None
     assert (found.time.stops, found.time.starts, found.source) == (1, 1, "measured")
     assert 0.5 <= found.time.stop_s < counted(job) < 300
+    first, second = ({one.stage.name: one.stage.seconds for one in start_bars(a, lab.now)} for a in lab.attempts(job))
+    assert [*first] == ["claim", "launch", "setup", "first step"]
+    assert [*second] == ["claim", "launch", "setup", "program", "restore", "warm-up"]
+    assert 0.2 <= first["setup"] < 300
+    assert second["restore"] == 0.6
 
 
 @pytest.fixture

@@ -126,7 +126,7 @@ def test_a_machine_that_dies_costs_the_work_since_its_last_uploaded_checkpoint(
 ) -> None:
     agent.join("dan-desk", "p4:1")
     agent.start("--checkpoints-every", "1s")
-    job = service.submit(SAVES, gpu_types=["p4"])
+    job = service.submit(SAVES, gpu_types=["p4"], setup="sleep 0.2")
     archive = service.engine_root / "agents" / "checkpoints" / f"{job}.tar.gz"
     wait_for("what it has saved is with the service", archive.exists)
     agent.die()
@@ -136,6 +136,8 @@ def test_a_machine_that_dies_costs_the_work_since_its_last_uploaded_checkpoint(
     service.wait_for_state(job, "succeeded")
     went_on = int(log_of(service, job, 2).split()[1])
     assert went_on >= saved > 0
+    first, second = sorted(service.client.attempts(job), key=lambda one: one["number"])
+    assert (first["code_s"], first["setup_s"] >= 0.2, second["code_s"] > 0) == (None, True, True)
 
 
 def step_in(archive: Path) -> int:

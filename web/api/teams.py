@@ -18,6 +18,7 @@ from accounting_app.fairness.quota_ledger import quota_reports
 from accounting_app.fairness.team_limits import delete_budget, delete_quota, set_budget, set_quota
 from accounting_app.fairness.usage_ledger import TeamShare, team_shares
 from cluster_app.models import GpuType
+from insight_app.explain.start_stages import CAUSES as STAGES
 from insight_app.explain.start_stages import WINDOW as OF_STARTS
 from insight_app.explain.start_stages import StageQuantiles, team_starts
 from jobs_app.models import Budget, GpuClaim, Team, TeamQuota
@@ -188,9 +189,9 @@ class TeamAnswer(serializers.ModelSerializer[Team]):
 
 
 class StartStageAnswer(serializers.Serializer[StageQuantiles]):
-    """A stage of the team's starts: `claim` (GPUs are claimed), `launch` (processes start), `first step`."""
+    """A stage of the team's starts: claim, launch, code, setup, then program, restore and warm-up, or first step."""
 
-    stage = serializers.CharField()
+    stage = serializers.CharField(help_text="; ".join(f"{name}: {cause}" for name, cause in STAGES.items()))
     restart = serializers.BooleanField(help_text="Of attempts after a job's first.")
     starts = serializers.IntegerField()
     p50_seconds = serializers.FloatField(source="p50_s")

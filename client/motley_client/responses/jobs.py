@@ -74,6 +74,13 @@ class Attempt(TypedDict):
     claimed_at: str
     launched_at: str | None
     started_at: str | None
+    code_s: float | None
+    """Seconds before its start in which its code and its checkpoints came; None: there were none, or not known."""
+    setup_s: float | None
+    """Seconds after its start until it had its environment."""
+    restore_s: float | None
+    """Seconds in which its program read the checkpoint of an earlier attempt."""
+    restored_at: str | None
     first_step_at: str | None
     step_at: str | None
     stopping_at: str | None
