@@ -1,36 +1,42 @@
 """Two hundred servers of the site: `python -m benchmarks.many_servers [--servers 200] [--gang 64]`.
 
 A service as `manage.py serve` starts it, on SQLite. Its servers are played (`benchmarks.played_servers`), by a process
-of its own; one more is a real agent with emulated GPUs, which idles. Told are what the service uses, how long a gang
-takes to start, how old a line of a log is when a reader has it, and what the idle agent uses.
+of its own; one more is a real agent with emulated GPUs, which idles, and speaks https as servers must. Told are what
+the service uses, how long a gang takes to start, how old a line of a log is when a reader has it, and what the idle
+agent uses.
 """
 
 import argparse
 import multiprocessing
 import os
 import shutil
+import ssl
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import httpx
 
 from benchmarks.figures import Figure, percentile, table
 from benchmarks.live_service import ROOT, LiveService, service_process
 from benchmarks.played_servers import GPUS, PlayedServer, started_last
+from benchmarks.served_by_tls import Served, served_by_tls
 from engines.accounts import account_name, ensure_account
 from operations.prepare_host import JOB_USER
 
 ROUND_S = 10
 SETTLE_S = 15.0
+ALONE_S = 60.0
+"""An agent does some things once a minute."""
 PATIENCE_S = 120.0
 TOKENS = """
 from django.utils import timezone
@@ -38,6 +44,8 @@ from connections_app.agents.join_agent import issue_join_token
 answer = [issue_join_token(f"gpu{{n}}", trusted=True, site=True, actor=None, now=timezone.now())[1] for n in range({0})]
 """
 TICKS = os.sysconf("SC_CLK_TCK")
+PROCESS_CPU = 2
+"""CPUCLOCK_SCHED, as clock_getcpuclockid(3) has it."""
 
 
 def main() -> None:
@@ -50,7 +58,7 @@ def main() -> None:
     with service_process({}, policy="motley", round_s=ROUND_S, min_run_s=0) as service:
         tokens = service.python(TOKENS.format(options.servers + 1))
         with an_idle_agent(service, tokens[-1]) as agent:
-            alone = used_by([agent], options.seconds / 2)
+            alone = used_by(agent, ALONE_S)
             with played(service, tokens[:-1]) as servers:
                 print(table(_figures(options, service, servers, agent, alone)), flush=True)
 
@@ -60,14 +68,14 @@ def _figures(
 ) -> Iterator[Figure]:
     number, seconds = options.servers, options.seconds
     time.sleep(SETTLE_S)
-    idle = used_by(tree_of(service.process), seconds)
-    beside = used_by([agent], seconds)
+    idle = used_by(service.process, seconds)
+    beside = used_by(agent, seconds)
     starts = [_start_of_a_gang(service, servers, options.gang) for _ in range(options.gangs)]
     jobs = [_submitted(service, f"job-{n}", GPUS) for n in range(number - 1)]
     _wait_for(lambda: len(list(service.client.jobs(state=["running"]))) == len(jobs))
     time.sleep(SETTLE_S)
     ages = _ages(service, servers, jobs[0], seconds)
-    busy = used_by(tree_of(service.process), seconds)
+    busy = used_by(service.process, seconds)
     yield Figure(f"service beside {number} idle servers", idle.cores, "cores", 0.5)
     yield Figure(f"service beside {number} servers with a job each", busy.cores, "cores", 0.5)
     yield Figure(f"gang over {options.gang} servers, from its claim to its last rank: longest", max(starts), "s", 10)
@@ -82,33 +90,45 @@ def _figures(
 
 
 class Use(NamedTuple):
-    """Of some processes, over a time: mean cores, and memory at its end."""
+    """Of a process and all that came from it, over a time: mean cores, and memory at its end."""
 
     cores: float
     mib: float
 
 
-def used_by(pids: Sequence[int], seconds: float) -> Use:
-    before, began_s = sum(map(_cpu_s, pids)), time.monotonic()
+def used_by(root: int, seconds: float) -> Use:
+    before, began_s = _cpu_s_of_tree(root), time.monotonic()
     time.sleep(seconds)
-    cores = (sum(map(_cpu_s, pids)) - before) / (time.monotonic() - began_s)
-    return Use(cores, sum(map(_resident_mib, pids)))
+    cores = (_cpu_s_of_tree(root) - before) / (time.monotonic() - began_s)
+    return Use(cores, _resident_mib(root))
+
+
+def _cpu_s_of_tree(root: int) -> float:
+    """One that ends meanwhile is counted with its parent's."""
+    total = 0.0
+    for pid in tree_of(root):
+        with suppress(OSError):
+            total += _cpu_s(pid)
+    return total
 
 
 def tree_of(pid: int) -> list[int]:
     """The process and all that came from it."""
-    children = [int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in _children(task)]
+    children = [int(child) for task in Path(f"/proc/{pid}/task").glob("*") for child in _children(task)]
     return [pid, *(one for child in children for one in tree_of(child))]
 
 
 def _children(task: Path) -> list[str]:
-    return (task / "children").read_text().split()
+    with suppress(OSError):
+        return (task / "children").read_text().split()
+    return []
 
 
 def _cpu_s(pid: int) -> float:
-    """CPU seconds of the process so far, and of its children that have ended."""
+    """CPU seconds of the process so far, by its clock in nanoseconds, and of its children that have ended."""
+    own_s = time.clock_gettime((~pid << 3) | PROCESS_CPU)
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) / TICKS
+    return own_s + sum(map(int, fields[13:15])) / TICKS
 
 
 def _resident_mib(pid: int) -> float:
@@ -121,17 +141,25 @@ def _resident_mib(pid: int) -> float:
 
 @contextmanager
 def an_idle_agent(service: LiveService, token: str) -> Iterator[int]:
-    """A real agent, as a server of the site; its process."""
+    """A real agent, as a server of the site, which reaches the service by https; its process."""
     folder = Path(tempfile.mkdtemp(prefix="motley-bench-agent-", dir="/tmp"))
     folder.chmod(0o711)  # jobs of another user pass through
+    with served_by_tls(urlsplit(service.url).port or 80, folder) as by_tls, _agent_of(by_tls, folder, token) as agent:
+        yield agent
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _agent_of(service: Served, folder: Path, token: str) -> Iterator[int]:
     jobs_as = []
     if os.geteuid() == 0:
         ensure_account(account_name(JOB_USER))
         jobs_as = ["--job-user", account_name(JOB_USER)]
     agent, state = [sys.executable, "-m", "engines.agent"], ["--state", str(folder / "state")]
-    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "MOTLEY_JOIN_TOKEN": token}
+    authorities = _all_authorities(service, folder)
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "SSL_CERT_FILE": str(authorities)}
     joining = ["join", "--url", service.url, "--gpus", f"k80:{GPUS}", "--address", "127.0.0.1", *jobs_as, *state]
-    subprocess.run([*agent, *joining], env=environment, cwd=ROOT, check=True)
+    subprocess.run([*agent, *joining], env=environment | {"MOTLEY_JOIN_TOKEN": token}, cwd=ROOT, check=True)
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen([*agent, "run", *state], env=environment, cwd=ROOT, stdout=log, stderr=log)
     try:
@@ -140,7 +168,13 @@ def an_idle_agent(service: LiveService, token: str) -> Iterator[int]:
     finally:
         process.terminate()
         process.wait()
-        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _all_authorities(service: Served, folder: Path) -> Path:
+    """The certificate of this service, with those of the machine: an agent reads them all, as elsewhere."""
+    own, path = ssl.get_default_verify_paths().cafile, folder / "authorities.pem"
+    path.write_bytes(service.authorities.read_bytes() + (Path(own).read_bytes() if own else b""))
+    return path
 
 
 class Played:

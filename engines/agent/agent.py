@@ -19,13 +19,13 @@ from engines.agent.condition import Conditions
 from engines.agent.connection import CONFLICT, FORKED, OTHER_RELEASE, UNAUTHORIZED, Connection, Refused, Unheard
 from engines.agent.kept_jobs import KeptJobs
 from engines.agent.machine import machine_digest
+from engines.agent.marks import Marks
 from engines.agent.messages import VERSION, AttemptNews, CheckpointOrder, Orders, ShareOrder, Sync
 from engines.agent.network import Network
 from engines.agent.program import Program
 from engines.agent.sessions import Sessions
 from engines.agent.transfers import GpuSamples, Transfers
 from engines.agent.update import Updates
-from engines.attempt_files import read_json, sync_folder, write_json
 from engines.lease_file import LeaseFile
 from engines.linux import seconds_since_boot
 from engines.local.engine import LocalEngine
@@ -68,7 +68,7 @@ class Agent:
     ) -> None:
         self._connection, self._engine, self._describe, self._notice = connection, engine, describe, notice
         self._lease = LeaseFile(lease_path(folder))
-        self._leave, self._mark = leave_path(folder), mark_path(folder)
+        self._leave, self._marks = leave_path(folder), Marks(mark_path(folder))
         self._uploads = uploads or CheckpointUploads(folder, connection, engine)
         self._transfers = Transfers(
             folder, connection, engine, self._uploads, may_start=lambda: self._lease.left_s() > 0, network=network
@@ -88,7 +88,6 @@ class Agent:
         self._is_answered = False
         self._shares: dict[int, NodeShare] = {}
         self._checkpoint_times: dict[int, CheckpointTimes] = {}
-        self._shown: str | None = None
 
     def run(self) -> int:
         """Work until the machine has left; returns the exit status of the process.
@@ -111,6 +110,7 @@ class Agent:
             return 3
         finally:
             stopped.set()
+            self._connection.close()
         return 0
 
     def _wait(self) -> None:
@@ -182,35 +182,14 @@ class Agent:
         asked_at_s, self._told = seconds_since_boot(), self._state()
         orders = self._connection.sync(self._news())
         self._is_answered = True
-        is_kept = self._keep_mark(orders.mark)
+        has_work = bool(self._told or orders.launches or self._transfers.fetching)
+        is_kept = self._marks.keep(orders.mark, has_work=has_work)
         self._lease.renew(asked_at_s, orders.lease.total_seconds())
         self._heard.set()
         self._updates.heard()
         self._pause_s = orders.pause.total_seconds()
         self._obey(orders if is_kept else replace(orders, launches=()))
         return orders.may_go and self._leave.exists()
-
-    def _keep_mark(self, mark: str) -> bool:
-        """Store the mark before it is shown: with an older one after a power loss, we would pass for a copy of us.
-
-        Returns whether it is stored. On a full disk it is not: the mark of before is shown again, which the service
-        takes, and stops and removals are obeyed, which make room. A copy of this machine would show that mark, too,
-        so that nothing is started then.
-        """
-        try:
-            write_json(self._mark, mark)
-            sync_folder(self._mark.parent)
-        except OSError as error:
-            log.warning("the mark of the answer could not be stored, and no job is started here: %s", error)
-            return False
-        self._shown = mark
-        return True
-
-    def _mark_to_show(self) -> str:
-        """The last mark that is on the disk for certain."""
-        if self._shown is None:
-            self._shown = read_json(self._mark) or ""
-        return self._shown
 
     def _news(self) -> Sync:
         fetching = self._transfers.fetching
@@ -230,7 +209,7 @@ class Agent:
             kept=kept.sizes if kept is not None else {},
             kept_after=kept.after if kept is not None else None,
             kept_to_the_end=kept is not None and kept.is_last,
-            heard=self._mark_to_show(),
+            heard=self._marks.to_show(),
         )
 
     def _news_of(self, report: AttemptReport) -> AttemptNews:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, TypedDict
 
 from engines.accounts import ACCOUNT_NAME
+from engines.agent.kept_connection import tls_terms
 from engines.agent.machine import EmulatedGpus
 from engines.agent.network import interfaces, is_loopback, source_address
 from engines.attempt_files import read_json
@@ -210,7 +211,8 @@ def _clock_against(url: str) -> tuple[str, float]:
     """Why the service does not answer, and by how much our clock is ahead of it (half the way there taken off)."""
     began_s = time.time()
     try:
-        with urllib.request.urlopen(f"{url}/livez", timeout=TIMEOUT_S) as answer:  # noqa: S310 - checked by `checked_url`
+        asks = urllib.request.urlopen(f"{url}/livez", timeout=TIMEOUT_S, context=tls_terms())  # noqa: S310 - `checked_url`
+        with asks as answer:
             said = answer.headers["Date"]
     except (OSError, ValueError) as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error

@@ -11,6 +11,7 @@ from typing import IO, Any, TypeVar
 from urllib.parse import urlsplit
 
 from engines.agent.codec import BadMessage, decode, encode
+from engines.agent.kept_connection import KeptConnection, direct_connection, needs_a_proxy, tls_terms
 from engines.agent.messages import Joined, Joining, Orders, Sync
 from engines.agent.websocket import WebSocket
 
@@ -75,6 +76,7 @@ class Connection:
     def __init__(self, url: str, token: str) -> None:
         self._base = checked_url(url) + API
         self._token = token
+        self._kept = None if needs_a_proxy(self._base) else KeptConnection(self._base, TIMEOUT_S)
 
     def join(self, joining: Joining) -> Joined:
         return self._ask("join", joining, Joined)
@@ -121,16 +123,36 @@ class Connection:
 
     def websocket(self, path: str) -> WebSocket:
         """Open a WebSocket; raises `NoWebSocket`, `OSError` and `HTTPException`."""
-        parts = urlsplit(f"{self._base}/{path}")
-        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
-        return WebSocket.open(kind(parts.netloc, timeout=TIMEOUT_S), parts.path, self._token)
+        address = f"{self._base}/{path}"
+        return WebSocket.open(direct_connection(address, TIMEOUT_S), urlsplit(address).path, self._token)
+
+    def close(self) -> None:
+        """Close what is kept open between messages."""
+        if self._kept is not None:
+            self._kept.close()
 
     def _ask(self, path: str, message: object, kind: type[Answer]) -> Answer:
         body = json.dumps(encode(message)).encode()
         try:
-            return decode(kind, json.loads(self._request("POST", path, body, timeout_s=TIMEOUT_S)))
+            return decode(kind, json.loads(self._post(path, body)))
         except (BadMessage, ValueError) as error:
             raise Unheard(f"The answer of the service was not understood: {error}") from error
+
+    def _post(self, path: str, body: bytes) -> bytes:
+        """Send a message, on the connection of the one before unless it goes by a proxy."""
+        if self._kept is None:
+            return self._request("POST", path, body, timeout_s=TIMEOUT_S)
+        headers = {**self._bearer, "Content-Type": "application/json"}
+        try:
+            return self._kept.post(f"{self._base}/{path}", body, headers)
+        except urllib.error.HTTPError as error:
+            raise _refusal(error) from error
+        except NOT_HEARD as error:
+            raise _unheard(error) from error
+
+    @property
+    def _bearer(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._token}"}
 
     def _request(
         self,
@@ -154,9 +176,8 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         timeout_s: float = LONG_TIMEOUT_S,
     ) -> Any:
-        bearer = {"Authorization": f"Bearer {self._token}"}
         request = urllib.request.Request(  # noqa: S310 - checked_url lets no other scheme pass
-            f"{self._base}/{path}", data=body, method=method, headers={**bearer, **(headers or {})}
+            f"{self._base}/{path}", data=body, method=method, headers={**self._bearer, **(headers or {})}
         )
         try:
             return _opener.open(request, timeout=timeout_s)
@@ -192,7 +213,7 @@ class _Http(urllib.request.HTTPHandler):
 
 class _Https(urllib.request.HTTPSHandler):
     def https_open(self, request: urllib.request.Request) -> Any:
-        return self.do_open(_HearsEarlySecurely, request)  # with the default context: certificates are checked
+        return self.do_open(_HearsEarlySecurely, request, context=tls_terms())
 
 
 _opener = urllib.request.build_opener(_NoRedirect, _Http, _Https)

@@ -47,6 +47,9 @@ RestartSec=2
 # The jobs run on under their supervisors.
 KillMode=process
 Delegate=yes
+# They have the limits of this unit: networks as InfiniBand keep much memory in place, and jobs may have many processes.
+TasksMax=infinity
+LimitMEMLOCK=infinity
 
 [Install]
 WantedBy=multi-user.target
@@ -169,7 +172,7 @@ def _start(folder: Path, command: Sequence[str]) -> int:
         print(f"{why}: start the agent with `{by_hand}`.")  # noqa: T201
         return 0
     try:
-        UNIT.write_text(UNIT_TEXT.format(folder=folder, command=shlex.join(command)))
+        UNIT.write_text(_unit(folder, command))
         for words in (["daemon-reload"], ["enable", UNIT.name], ["restart", UNIT.name]):
             subprocess.run(["systemctl", *words], check=True)  # noqa: S603, S607 - our own words
     except (OSError, subprocess.CalledProcessError) as error:
@@ -178,6 +181,12 @@ def _start(folder: Path, command: Sequence[str]) -> int:
         return FAILED
     print("The agent runs: systemctl status motley-agent.")  # noqa: T201
     return 0
+
+
+def _unit(folder: Path, command: Sequence[str]) -> str:
+    """The unit's file. systemd reads names after `%` everywhere, and variables after `$` in commands."""
+    here, words = (text.replace("%", "%%") for text in (str(folder), shlex.join(command)))
+    return UNIT_TEXT.format(folder=here, command=words.replace("$", "$$"))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -54,7 +54,7 @@ class KeptJobs:
 
     def discard(self, jobs: Collection[str]) -> None:
         """Remove these folders, except of jobs that are here again."""
-        for job in {*jobs} & {*self._names()}:
+        for job in {*jobs} & {*self._names()} if jobs else ():
             self._engine.discard({job: []})
             self._sizes.pop(job, None)
 

@@ -19,7 +19,7 @@ from motley_command.server_setup import Found, faults_among, install, look_again
 from motley_command.tables.servers import server_table, servers_table
 from motley_command.terminal import Output, OutputOption, WatchOption, emit, now, present, sanitized, say, warn
 
-server = typer.Typer(no_args_is_help=True, help="Servers without Slurm: add them by ssh, list, show, drain, resume.")
+server = typer.Typer(no_args_is_help=True, help="Servers without Slurm: add them by ssh, list, show, drain, revoke.")
 AT_ONCE = 16
 
 server.command("drain")(drain)
@@ -61,6 +61,18 @@ def update(
     with connect(context) as client:
         client.update_server(name)
         say(f"{sanitized(name)} tries the update again: motley server show {sanitized(name)}")
+
+
+@server.command()
+def revoke(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="SERVER", autocompletion=known_nodes)],
+) -> None:
+    """Revoke the tokens of a server: its agent stops its jobs, and ends. Drain it first. Administrators only."""
+    with connect(context) as client:
+        client.revoke_server(name)
+        said = "its jobs are stopped at the next message of its agent, which ends"
+        say(f"{sanitized(name)}: revoked; {said}. To take the node off the lists: motley retire {sanitized(name)}")
 
 
 def _nodes(client: Client) -> dict[str, Node]:

@@ -52,6 +52,10 @@ def test_servers_are_listed_and_shown_with_what_is_to_be_mended(service: Live, m
     assert staff("server", "update", "n1").stdout == "n1 tries the update again: motley server show n1\n"
     assert (Agent.objects.get().update_fault, Agent.objects.get().update_tries) == ("", 1)
     assert motley("server", "update", "n1").exit_code == 3
+    assert motley("server", "revoke", "n1").exit_code == 3
+    assert staff("server", "revoke", "n1").stdout.startswith("n1: revoked; its jobs are stopped")
+    assert Agent.objects.get().revoked_at is not None
+    assert staff("server", "revoke", "nowhere").exit_code == 4
 
 
 def test_what_takes_a_node_away_needs_a_reason_and_an_administrator(motley: Motley, staff: Motley) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.stack.systemd_units import PROGRAMS, SERVICES, UNITS, command_of, settings, unit
+from tests.stack.systemd_units import PROGRAMS, SERVICES, UNITS, command_of, faults_in, settings, unit
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSED: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
@@ -62,6 +62,19 @@ def test_the_configuration_page_knows_every_variable_of_deploy() -> None:
     named = {name for text in texts for name in re.findall(r"\bMOTLEY_[A-Z_]+", text)}
     described = (ROOT / "docs" / "configuration.md").read_text()
     assert [name for name in sorted(named) if f"`{name}`" not in described] == []
+
+
+def test_systemd_understands_every_unit(tmp_path: Path) -> None:
+    """As they are installed, but for the folder of their programs; of a key that it does not know it warns."""
+    (tmp_path / "bin").mkdir()
+    for program in ("celery", "python"):
+        (tmp_path / "bin" / program).symlink_to("/bin/true")
+    for path in UNITS.iterdir():
+        folders = ("motley-web.service.d", "motley-worker.service.d") if path.name == ACCOUNT else ("",)
+        for folder in folders:
+            (tmp_path / folder).mkdir(exist_ok=True)
+            (tmp_path / folder / path.name).write_text(path.read_text().replace(PROGRAMS, f"{tmp_path}/bin/"))
+    assert faults_in(*tmp_path.glob("*.service"), tmp_path / SOCKET) == ""
 
 
 @pytest.mark.parametrize("service", SERVICES)

@@ -262,7 +262,7 @@ class OverRest(Connection):
 
     def __init__(self, desk: Played) -> None:
         super().__init__("http://localhost", desk.token)
-        self._desk = desk
+        self._desk, self._kept = desk, None  # as by a proxy
 
     def _request(self, method: str, path: str, body: Any, *, content_type: str = "application/json", **_: Any) -> bytes:
         answer = self._desk.client().generic(method, f"/api/v1/agent/{path}", body, content_type=content_type)

@@ -173,7 +173,7 @@ class FullDisk:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.is_full = False
-        monkeypatch.setattr("engines.agent.agent.write_json", self.write)
+        monkeypatch.setattr("engines.agent.marks.write_json", self.write)
 
     def write(self, path: Path, content: object) -> None:
         if self.is_full:

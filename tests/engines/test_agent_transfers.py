@@ -348,3 +348,29 @@ def test_news_of_an_attempt_does_not_wait_for_the_end_of_a_long_pause(
     ended(tmp_path, 1)
     waits.join(60)
     assert not waits.is_alive()
+
+
+def test_an_idle_agent_writes_no_mark_for_each_answer_and_one_with_work_does(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It shows what is on its disk; with a job here, a copy of the machine is to be found at the next message."""
+    marks = [f"m{number}" for number in range(9)]
+
+    def answer(_: str) -> Said:
+        orders = Orders(timedelta(seconds=60), timedelta(seconds=1), mark=marks.pop(0))
+        return Said(200, json.dumps(encode(orders)).encode())
+
+    service.says = answer
+    agent = agent_in(tmp_path, service)
+    stored = []
+    for _ in range(3):
+        agent.turn()
+        stored.append((read_json(mark_path(tmp_path)), agent._news().heard))
+    monkeypatch.setattr("engines.agent.marks.IDLE_EVERY_S", 0.0)
+    agent.turn()
+    monkeypatch.undo()
+    stored.append((read_json(mark_path(tmp_path)), agent._news().heard))
+    ended(tmp_path, 1)
+    agent.turn()
+    stored.append((read_json(mark_path(tmp_path)), agent._news().heard))
+    assert stored == [("m0", "m0"), ("m0", "m0"), ("m0", "m0"), ("m3", "m3"), ("m4", "m4")]

@@ -1,5 +1,6 @@
 """The lease of an agent: when jobs must stop, by the clock that nobody sets."""
 
+import json
 from datetime import timedelta
 from pathlib import Path
 
@@ -18,6 +19,16 @@ def test_a_lease_counts_from_the_moment_before_the_service_was_asked(tmp_path: P
     lease = LeaseFile(tmp_path / "lease")
     lease.renew(seconds_since_boot() - 50, 60)
     assert 0 < lease.left_s() <= 10
+
+
+def test_a_lease_is_written_again_when_a_fiftieth_of_it_is_over_or_it_has_another_length(tmp_path: Path) -> None:
+    """Not for each answer; what stands in the file never ends later than what the service said."""
+    lease, now_s = LeaseFile(tmp_path / "lease"), seconds_since_boot()
+    ends = []
+    for asked_at_s, length_s in ((now_s, 100), (now_s + 1.9, 100), (now_s + 2.1, 100), (now_s + 2.2, 60)):
+        lease.renew(asked_at_s, length_s)
+        ends.append(round(json.loads(lease.path.read_text())[0] - now_s, 1))
+    assert ends == [100, 100, 102.1, 62.2]
 
 
 def test_a_lease_of_an_earlier_boot_is_over() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from engines.agent import install
 from tests.engines.test_server_checks import FACTS
+from tests.stack.systemd_units import faults_in
 
 URL = "https://motley.example.org"
 
@@ -33,8 +34,8 @@ echo "$*" >> {tmp_path}/asked
     return tmp_path
 
 
-def run_the_line(host: Path) -> int:
-    return install.main(["--url", URL, "--state", str(host / "state"), "--prefix", str(host / "program")])
+def run_the_line(host: Path, state: str = "state") -> int:
+    return install.main(["--url", URL, "--state", str(host / state), "--prefix", str(host / "program")])
 
 
 def test_the_line_updates_the_agent_of_a_server_that_has_joined(host: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,3 +59,17 @@ def test_an_agent_that_left_or_was_refused_is_not_started_again(host: Path) -> N
     assert run_the_line(host) == 0
     unit = (host / "motley-agent.service").read_text().splitlines()
     assert {"Restart=on-failure", "RestartPreventExitStatus=3"} <= {*unit}
+
+
+def test_systemd_understands_the_unit_whatever_folders_are_named(host: Path) -> None:
+    """`%s` is a shell there, and `$it` a variable."""
+    assert run_the_line(host, "100%s of $it") == 0
+    assert faults_in(host / "motley-agent.service") == ""
+    assert "'100%%s of $$it'" in (host / "motley-agent.service").read_text().replace(f"'{host}/", "'")
+
+
+def test_jobs_of_a_server_may_have_many_processes_and_keep_memory_for_the_network(host: Path) -> None:
+    """Jobs have the agent's limits: by those of systemd InfiniBand gets 8 MiB of memory, and NCCL fails."""
+    assert run_the_line(host) == 0
+    unit = (host / "motley-agent.service").read_text().splitlines()
+    assert {"TasksMax=infinity", "LimitMEMLOCK=infinity"} <= {*unit}

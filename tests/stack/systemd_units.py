@@ -2,10 +2,14 @@
 
 import re
 import shlex
+import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.deployment import ROOT
 from tests.private_servers import private_folder
@@ -14,6 +18,7 @@ from tests.stack.composed import Member, Stack
 UNITS = ROOT / "deploy" / "systemd"
 SETTINGS = ROOT / "deploy" / "motley.env.example"
 PROGRAMS = "/opt/motley/.venv/bin/"
+ANALYZE = shutil.which("systemd-analyze")
 SERVICES = ("web", "worker", "rounds", "beat")
 
 
@@ -24,6 +29,15 @@ def unit(name: str) -> dict[str, list[str]]:
     for key, value in re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE):
         found.setdefault(key, []).append(value)
     return found
+
+
+def faults_in(*files: Path) -> str:
+    """What systemd's own check says of these units; empty: nothing is wrong with them."""
+    if ANALYZE is None:
+        pytest.skip("systemd-analyze is not installed")
+    words = [ANALYZE, "--man=no", "verify", *map(str, files)]
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=60)
+    return done.stdout or ("" if done.returncode == 0 else f"exit status {done.returncode}")
 
 
 def command_of(service: str) -> list[str]:
