@@ -5,8 +5,9 @@ import math
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from stat import S_ISREG
 from typing import Any
@@ -191,15 +192,21 @@ def progress_to_json(progress: Progress | None, invalid_lines: int) -> dict[str,
 
 
 def progress_from_json(content: dict[str, Any]) -> tuple[Progress | None, int]:
-    """The summary, if there is one, and the number of invalid lines."""
-    fields: dict[str, Any] = {name: value for name, value in content.items() if name != "invalid_lines"}
-    times: dict[str, Any] = {
-        name: datetime.fromisoformat(fields[name]) for name in TIMES if fields.get(name) is not None
-    }
-    if not fields:
+    """The summary, if there is one, and the number of invalid lines; a field of a later release is left out."""
+    known: dict[str, Any] = {name: value for name, value in content.items() if name in _names_of(Progress)}
+    times: dict[str, Any] = {name: datetime.fromisoformat(known[name]) for name in TIMES if known.get(name) is not None}
+    if not known:
         return None, content["invalid_lines"]
-    metrics = {name: MetricReport(**metric) for name, metric in fields.get("metrics", {}).items()}
-    return Progress(**(fields | times | {"metrics": metrics})), content["invalid_lines"]
+    metrics = {
+        name: MetricReport(**{field: value for field, value in metric.items() if field in _names_of(MetricReport)})
+        for name, metric in known.get("metrics", {}).items()
+    }
+    return Progress(**(known | times | {"metrics": metrics})), content["invalid_lines"]
+
+
+@cache
+def _names_of(kind: type[Progress | MetricReport]) -> frozenset[str]:
+    return frozenset(field.name for field in fields(kind))
 
 
 def _whole_steps(steps: float) -> int:

@@ -63,6 +63,13 @@ def test_a_file_of_a_supervisor_before_them_is_read() -> None:
     assert progress_from_json(old) == (Progress(1, 0, NOW, 0, NOW), 0)
 
 
+def test_a_file_of_a_later_release_is_read_by_an_agent_that_went_back(tmp_path: Path) -> None:
+    found = read(tmp_path, {"step": 1, "metrics": {"lr": 0.1}})
+    later = progress_to_json(found, 0) | {"of_later": 1}
+    later["metrics"]["lr"]["of_later"] = 1
+    assert progress_from_json(later) == (found, 0)
+
+
 def test_what_an_agent_of_somebody_sends_is_checked_again() -> None:
     """A machine that joined may be anybody's: no address of a script becomes a link that people click on."""
     links = {"js": "javascript:alert(1)", "wandb": "https://wandb.ai"} | {f"l{n}": "https://a.b" for n in range(99)}
