@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.figures import Figure, read, table, write
-from benchmarks.machine import watch_thefts
 from benchmarks.servers import postgresql
 
 MEASURES = (
@@ -31,6 +30,10 @@ MEASURES = (
     "sweeps",
     "timeline",
 )
+
+TIMES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
+"""Of all processors together, as /proc/stat has them."""
+UNWANTED = ("idle", "iowait")
 
 
 def main() -> None:
@@ -66,12 +69,29 @@ def _in_its_own_process(name: str, plans: Path | None) -> list[Figure]:
         found = Path(folder, "figures.json")
         options = ["--plans", str(plans.absolute())] if plans else []
         command = [sys.executable, "-m", "benchmarks.service", "--inside", name, "--json", str(found), *options]
-        stolen = watch_thefts()
+        stolen = _watch_thefts()
         subprocess.run(command, check=True, env=os.environ | environment)
         return [
             *read(found),
             Figure(f"{name}: processor time that other guests of the machine got", 100 * stolen(), "%"),
         ]
+
+
+def _watch_thefts() -> Callable[[], float]:
+    """Gives the share of the processors' time that was wanted from now on and that the hypervisor gave to others."""
+    began = _ticks()
+
+    def stolen() -> float:
+        spent = {name: ticks - began[name] for name, ticks in _ticks().items()}
+        wanted = sum(ticks for name, ticks in spent.items() if name not in UNWANTED)
+        return spent["steal"] / wanted if wanted else 0.0
+
+    return stolen
+
+
+def _ticks() -> dict[str, int]:
+    first, *_ = Path("/proc/stat").read_text().splitlines()
+    return dict(zip(TIMES, map(int, first.split()[1:]), strict=False))
 
 
 def _measure(name: str, found: Path, plans: Path | None) -> None:

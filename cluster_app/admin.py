@@ -16,6 +16,7 @@ from import_export.results import Result
 
 from audit_app.admin import Audited
 from cluster_app.csv_import import FileInForm, NodeResource, nodes_as_csv
+from cluster_app.engine_reports import refuse_unreported
 from cluster_app.errors import ClusterError, GpusInUse, NotReported, ReasonMissing
 from cluster_app.form_fields import KeyValueField, MemoryField, format_map, memory_in_words
 from cluster_app.gpu_faults import cordon_gpu, return_gpu
@@ -30,7 +31,6 @@ from cluster_app.models import (
     NodeQuerySet,
     Storage,
 )
-from cluster_app.node_declaration import refuse_unreported
 from cluster_app.retirement import restore_gpu_type, restore_node, retire_gpu_type, retire_node
 from cluster_app.retiring_admin import RetiringAdmin
 from cluster_app.services import (

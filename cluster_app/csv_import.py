@@ -36,9 +36,9 @@ from cluster_app.csv_cells import (
     WholeNumberOrZero,
     YesOrNo,
 )
+from cluster_app.engine_reports import refuse_unreported
 from cluster_app.errors import GpusInUse, GpuTypeRetired, NodeRetired, NotReported
 from cluster_app.models import LOCAL_ENGINE, MOST_GPUS_PER_NODE, Engine, GpuType, Node
-from cluster_app.node_declaration import refuse_unreported
 from cluster_app.services import refuse_retired
 
 NEEDED = ("name", "gpu_type", "gpus", "cpus", "memory_mib")

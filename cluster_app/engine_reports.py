@@ -1,4 +1,4 @@
-"""Records of engine reports: answers, nodes, heartbeats, health of nodes and GPUs."""
+"""Records of engine reports: answers, nodes, heartbeats, health of nodes and GPUs; declared nodes that differ."""
 
 import logging
 from collections import defaultdict
@@ -9,6 +9,7 @@ from typing import Any
 from django.db import DataError, IntegrityError, transaction
 from django.db.models import Q
 
+from cluster_app.errors import NotReported
 from cluster_app.models import FOREIGN_USE, Engine, MissingStorage, Node, NodeEvent
 from cluster_app.services import record
 
@@ -21,6 +22,8 @@ CORDONED = "cordoned"
 """The state in which the engine gives a node no new jobs, as of `engines.protocol.NodeState`."""
 HEARTBEAT_RESOLUTION = timedelta(seconds=2)
 """A heartbeat that is younger than this is not written again: thousands of nodes are heard twice a second."""
+LOCAL = Engine.Kind.LOCAL
+REMEDY = "tick emulated, or choose the engine that has the node"
 MOST_NAMED = 6
 MOST_OF_LIMITS = 500
 MOST_OF_RUNTIME = 100
@@ -141,6 +144,37 @@ def nodes_in_words(engine: Engine) -> str:
     found = [f"{name} ({one['gpus']} {one['gpu_type']})" for name, one in sorted(engine.inventory.items())]
     rest = [f"{len(found) - MOST_NAMED} more"] if len(found) > MOST_NAMED else []
     return ", ".join([*found[:MOST_NAMED], *rest]) or "no node with GPUs"
+
+
+def refuse_unreported(engine: Engine, name: str, gpu_type: str, gpus: int, *, emulated: bool) -> None:
+    """Raise `NotReported` for a node that differs from its engine's report; not before the engine's first report."""
+    if emulated:
+        if engine.kind != LOCAL:
+            raise NotReported(
+                "emulated", "Only the engine of this machine has emulated nodes: choose it, or untick this."
+            )
+        return
+    if engine.heard_at is None:
+        return
+    if name not in engine.inventory:
+        raise NotReported("engine", _not_there(engine, name, gpu_type))
+    found = engine.inventory[name]
+    if found["gpu_type"] != gpu_type or found["gpus"] < gpus:
+        raise NotReported("gpus", _other(engine, name, f"{found['gpus']} {found['gpu_type']}", f"{gpus} {gpu_type}"))
+
+
+def _not_there(engine: Engine, name: str, gpu_type: str) -> str:
+    if engine.kind != LOCAL:
+        return f"The engine {engine.name} does not report {name}; it reports: {nodes_in_words(engine)}."
+    if not engine.inventory:
+        return f"This machine has 0 {gpu_type} GPUs: {REMEDY}."
+    return f"This machine is {nodes_in_words(engine)}, not {name}: {REMEDY}."
+
+
+def _other(engine: Engine, name: str, found: str, asked: str) -> str:
+    if engine.kind == LOCAL:
+        return f"This machine has {found} GPUs, not {asked}: {REMEDY}."
+    return f"The engine {engine.name} reports {found} GPUs on {name}, not {asked}."
 
 
 def note_missing_storage(name: str, node_name: str, now: datetime) -> None:

@@ -10,9 +10,8 @@ from pathlib import Path
 import django_stubs_ext
 from environs import Env, validate
 
-from config.login_settings import is_issuer, text_of_file
 from config.logs import logging_config, wants_json
-from config.secret_key import read_or_create
+from config.setting_values import is_issuer, read_or_create, text_of_file
 
 django_stubs_ext.monkeypatch()  # Django's own generic classes, such as ModelAdmin, become subscriptable
 os.umask(0o077)  # what the service writes, keys and database first, is readable by no other account of this machine

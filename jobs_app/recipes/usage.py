@@ -1,13 +1,17 @@
-"""How recipes were used: the last job of each that has started, with its GPUs and its measured rate."""
+"""How recipes were used: the last job of each that has started, with its GPUs and its measured rate; their cards."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
+from django.contrib.auth.models import User
 from django.db.models import OuterRef, Prefetch, Subquery
 
 from jobs_app.models import Attempt, Job, Recipe, RecipeVersion
+
+ON_NEW_JOB = 12
+"""Cards on *New job*: the most used ones."""
 
 
 @dataclass(frozen=True)
@@ -49,3 +53,24 @@ def _shown(job: Job) -> LastJob | None:
     # A preempted job's claim has no rate yet: that of the attempt before is as good.
     last = next((one for one in reversed(attempts) if one.measured_rate), attempts[-1])
     return LastJob(job.pk, job.state, last.gpu_type.name, last.gpu_count, last.measured_rate, job.started_at)
+
+
+@dataclass(frozen=True)
+class Card:
+    """A recipe with its parameters and its last job."""
+
+    recipe: Recipe
+    version: RecipeVersion
+    last: LastJob | None
+
+
+def cards(recipes: Sequence[Recipe]) -> list[Card]:
+    """Cards of the recipes: as many queries for one as for all."""
+    versions, last = latest_versions(recipes), last_jobs(recipes)
+    return [Card(one, versions[one.pk], last.get(one.pk)) for one in recipes]
+
+
+def cards_of(user: User) -> list[Card]:
+    """Cards of the most used recipes of the user's own teams."""
+    mine = Recipe.objects.of_current_teams().filter(team__members=user).select_related("team")
+    return cards(list(mine.order_by("-submissions", "name", "pk")[:ON_NEW_JOB]))

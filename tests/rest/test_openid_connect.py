@@ -9,7 +9,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import Client
 from pytest_django import Settings
 
-from config.login_settings import is_issuer
+from config.setting_values import is_issuer
 from jobs_app.models import Team
 from tests.identity_provider import CLIENT, SECRET, STRANGE_KEY, IdentityProvider, identity_provider
 

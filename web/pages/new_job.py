@@ -26,6 +26,7 @@ from jobs_app.errors import FilesDeleted, InvalidSpec
 from jobs_app.forms import TIMES, JobForm, field_of, fields_of
 from jobs_app.job_archive import archived_job
 from jobs_app.models import Job, Team
+from jobs_app.recipes.usage import cards_of
 from jobs_app.submission.admission import Admitted
 from jobs_app.submission.conversion import parse_yaml, spec_of, write_yaml
 from jobs_app.submission.larger_requests import read_larger_requests
@@ -35,7 +36,6 @@ from web.pages.base import SignedInRequest
 from web.pages.cost_chart import cost_figure
 from web.pages.job_rows import read_free_gpus, read_gpu_colours
 from web.pages.job_templates import EMULATED, JOB_TEMPLATES
-from web.pages.recipe_cards import cards_of
 from web.rest.errors import Fault
 
 Spec = dict[str, Any]

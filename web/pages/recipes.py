@@ -28,12 +28,11 @@ from jobs_app.recipes.editing import (
     without_moments,
 )
 from jobs_app.recipes.parameters import Parameter
-from jobs_app.recipes.usage import last_jobs
+from jobs_app.recipes.usage import Card, cards, last_jobs
 from jobs_app.submission.conversion import write_yaml
 from jobs_app.submission.needs_by_name import with_ids
 from web.pages.base import DOMAIN_ERRORS, SignedInRequest, paginate, show_error
 from web.pages.new_job import parsed_yaml, spec_seen
-from web.pages.recipe_cards import Card, cards
 from web.rest.errors import Fault
 from web.rest.pagination import ByName
 
