@@ -22,7 +22,7 @@ MOST_PLANNED = 200
 FIRST_S = 60.0
 """Length of the first interval."""
 MARGIN = 2.0
-"""The last interval ends at this multiple of the time that all work takes on divisible GPUs plus the longest job."""
+"""The last interval ends at this multiple of the time that all work takes, or later."""
 LONGEST_S = 366 * 24 * HOUR_S
 """Latest end of the last interval."""
 NEW_H = 1.0
@@ -59,6 +59,7 @@ def find_costs_to_go(
     weight: Floats,
     age_s: Floats,
     power: float = 1.0,
+    lateness: float = 0.0,
     ends_s: Floats | None = None,
     most_planned: int = MOST_PLANNED,
     budget: TimeBudget = UNLIMITED,
@@ -66,7 +67,9 @@ def find_costs_to_go(
     r"""Find what a step of each job is worth now: by how much it lowers the cost of the plan.
 
     The cost is the weighted sum of the jobs' mean busy dates, where an hour of a job of age A counts
-    :math:`(1 + A / 1\,\mathrm{h})^{e - 1}`: at a power e of 1 all hours count the same.
+    :math:`(1 + A / 1\,\mathrm{h})^{e - 1}`: at a power e of 1 all hours count the same. With a lateness theta, later
+    hours count more: at the end E of all work (`all_work_s`) 1 + theta times as much as now, and 1 on average until
+    then. The time tau counts as :math:`\tau (1 + \theta \tau / 2 E) / (1 + \theta / 2)`.
 
     Parameters
     ----------
@@ -74,13 +77,14 @@ def find_costs_to_go(
     usage, capacity : (n, K) and (n,) int, GPUs.
     steps, weight : (m,) float, > 0, steps that are left and what the job counts.
     age_s : (m,) float, seconds since the job was submitted.
-    power : e, at least 1.
+    power, lateness : e, at least 1, and theta, at least 0.
     ends_s : (T,) float, of the intervals; by default from a minute, doubling, until all work can be done.
     most_planned : jobs of which all are planned.
     budget : when it is spent, the prices so far count.
     """
-    ends_s = planned_intervals(rate, usage, capacity, steps) if ends_s is None else ends_s
-    cost, late = _costs_of_age(ends_s, age_s, power)
+    all_s = all_work_s(rate, usage, capacity, steps)
+    ends_s = intervals_to(all_s) if ends_s is None else ends_s
+    cost, late = _costs_of_age(_counted_h(ends_s, lateness, max(all_s, FIRST_S)), age_s, power)
     program = PlanProgram.of(rate, usage, capacity, ends_s, steps=steps, weight=weight, cost_h=cost, late_h=late)
     order = _by_length(rate, usage, steps, weight, age_s)
     sample, count = _sample(order, most_planned)
@@ -97,20 +101,37 @@ def find_costs_to_go(
 
 
 def planned_intervals(rate: Floats, usage: Ints, capacity: Ints, steps: Floats) -> Floats:
-    """Intervals up to the time by which all work is done, and a job that is alone after it."""
+    """Intervals up to the time by which all work is done, with a margin."""
+    return intervals_to(all_work_s(rate, usage, capacity, steps))
+
+
+def all_work_s(rate: Floats, usage: Ints, capacity: Ints, steps: Floats) -> float:
+    """Seconds that all work takes on divisible GPUs, and then the longest job alone."""
     with np.errstate(divide="ignore"):
         alone_s = np.where(rate > 0, steps[:, None] / rate, np.inf)
     gpu_s = (alone_s * usage.sum(axis=0)).min(axis=1).sum()
-    until_s = MARGIN * (gpu_s / max(int(capacity.sum()), 1) + alone_s.min(axis=1).max(initial=0))
-    return doubling_intervals(FIRST_S, min(float(until_s), LONGEST_S))
+    all_s = gpu_s / max(int(capacity.sum()), 1) + alone_s.min(axis=1).max(initial=0)
+    return min(float(all_s), LONGEST_S / MARGIN)
 
 
-def _costs_of_age(ends_s: Floats, age_s: Floats, power: float) -> tuple[Floats, Floats]:
-    """Cost (m, T) of work in the middle of each interval, and (m,) of work after the last one, from now on."""
-    middle_h, last_h = (np.append(0, ends_s[:-1]) + ends_s) / 2 / HOUR_S, LATE * ends_s[-1] / HOUR_S
-    age_h = NEW_H + age_s / HOUR_S
-    so_far, hour = age_h**power, power * NEW_H ** (power - 1)
-    return ((age_h[:, None] + middle_h) ** power - so_far[:, None]) / hour, ((age_h + last_h) ** power - so_far) / hour
+def intervals_to(all_s: float) -> Floats:
+    """Doubling intervals up to the time by which all work is done, with a margin."""
+    return doubling_intervals(FIRST_S, MARGIN * all_s)
+
+
+def _counted_h(ends_s: Floats, lateness: float, all_s: float) -> Floats:
+    """Hours (T + 1,) that the time to the middle of each interval counts, and last that to after all of them."""
+    middle_s = (np.append(0, ends_s[:-1]) + ends_s) / 2
+    parts = np.append(middle_s, LATE * ends_s[-1]) / all_s
+    hours: Floats = parts * (1 + lateness * parts / 2) / (1 + lateness / 2) * all_s / HOUR_S
+    return hours
+
+
+def _costs_of_age(counted_h: Floats, age_s: Floats, power: float) -> tuple[Floats, Floats]:
+    """Cost (m, T) of work in each interval, and (m,) of work after the last one, from now on."""
+    age_h = NEW_H + age_s[:, None] / HOUR_S
+    cost = ((age_h + counted_h) ** power - age_h**power) / (power * NEW_H ** (power - 1))
+    return cost[:, :-1], cost[:, -1]
 
 
 def _by_length(rate: Floats, usage: Ints, steps: Floats, weight: Floats, age_s: Floats) -> Ints:

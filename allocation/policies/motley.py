@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
 
-from numpy import arange, maximum, where
+from numpy import arange, inf, maximum, where
 
 from allocation.decision import Decision
 from allocation.plan.costs_to_go import CostsToGo, find_costs_to_go
@@ -42,6 +42,9 @@ def motley(
     power: Annotated[
         float, Range(1, 4, "power of completion times whose sum is to be least: 1 the mean, more also the last jobs")
     ] = 1.25,
+    lateness: Annotated[
+        float, Range(0, 10, "by how much more an hour counts at the end of all work than now: more shortens the tail")
+    ] = 2.0,
     horizon_s: HorizonS = 900.0,
     repaid: Repaid = 2.0,
     fairness: Annotated[
@@ -74,25 +77,28 @@ def motley(
     over time, with intervals t that double in length, L, up to the end of all work (`allocation.plan.program`):
 
     .. math::
-        \min_{x \ge 0}\ \textstyle\sum_i \omega_i \sum_{tk} \frac{(1 + A_i + \tau_t)^e - (1 + A_i)^e}{e}\,
+        \min_{x \ge 0}\ \textstyle\sum_i \omega_i \sum_{tk} \frac{(1 + A_i + \tau'_t)^e - (1 + A_i)^e}{e}\,
         \frac{T'_{ik}}{S_i} x_{ikt} \quad\text{s.t.}\quad
         & \textstyle \sum_k x_{ikt} \le L_t                        && \forall i, t \quad\text{(time)} \\
         & \textstyle \sum_{kt} \frac{T'_{ik}}{S_i} x_{ikt} = 1     && \forall i \quad\text{(work)} \\
         & \textstyle \sum_{ik} u_{jk} x_{ikt} \le c_j L_t          && \forall j, t \quad\text{(capacity)}
 
-    A is the age and tau the middle of an interval, in hours. T' are rates less the time of one restart, where the
-    configuration is not held: T' = T S / (S + T R). So a job that gains little from more GPUs gets them when they are
-    cheap, and one that would have to run alone at the end runs sooner. The plan knows nothing of jobs to come, and
-    would put off long jobs for a quiet that never comes: a power above 1 counters that, because an hour counts more
-    the older the job is. Of more than `planned` jobs so many stand for all others; each job answers the prices of that
-    plan for itself.
+    A is the age and tau the middle of an interval, in hours. Later hours count more, 1 + theta times as much at the end
+    E of all work as now, and 1 on average until then: tau' = tau (1 + theta tau / 2E) / (1 + theta / 2). T' are rates
+    less the time of one restart, where the configuration is not held: T' = T S / (S + T R). So a job that gains little
+    from more GPUs gets them when they are cheap, and one that would have to run alone at the end runs sooner, the more
+    so the higher theta is. The plan knows nothing of jobs to come, and would put off long jobs for a quiet that never
+    comes: a power above 1 counters that, because an hour counts more the older the job is. Of more than `planned` jobs
+    so many stand for all others; each job answers the prices of that plan for itself.
 
-    **A round.** A restart costs its part l of the time until the job completes or the horizon H is reached, b times
-    where a running job changes its configuration; a job that would be stopped would pay it later (s):
+    **A round.** A restart costs its part l of the time until the job completes or changes again, b times where a
+    running job changes its configuration; a job that would be stopped would pay it later (s). It is expected to change
+    again after the horizon H or, if that is longer, after the time V since a job last came, started or moved: what has
+    lasted for long will last for long. Otherwise a job with long restarts would run for hours beside idle GPUs:
 
     .. math::
         r_i = \frac{S_i}{\max_k T_{ik}}, \qquad
-        l_{ik} = \frac{R_{ik}}{\min(H,\ R_{ik} + S_i / T_{ik})}, \qquad
+        l_{ik} = \frac{R_{ik}}{\min(\max(H, V),\ R_{ik} + S_i / T_{ik})}, \qquad
         s_i = \frac{R_i}{\min(H,\ R_i + r_i)} \ \text{if it holds GPUs}, \qquad
         R_{ik} = \begin{cases} 0 & k \text{ is held} \\ b R_i & \text{another is} \\ R_i & \text{else} \end{cases}
 
@@ -125,7 +131,8 @@ def motley(
     :math:`V / \beta` [3]_: `fairness` trades backlog against completion time. The queue Z of a job that waits grows
     without bound while the value of others is bounded, so that no job waits forever.
 
-    Prices are hours of others for each GPU-hour; an hour of a new job counts 1, and (1 + A) to the power e - 1 later.
+    Prices are hours of others for each GPU-hour; an hour of a new job counts 1 on average until the end of all work,
+    and (1 + A) to the power e - 1 later.
 
     Parameters
     ----------
@@ -134,7 +141,7 @@ def motley(
         locked (m,), S = remaining_steps (m,), R = restart_s (m,) seconds, attained_gpu_s, g = base_gpus, p = base_rate
         (m,), A = age_s, isolated_s (m,), Q = team_backlog_s (m,), most_replicas (m,) that jobs of its workload ever
         had.
-    power, horizon_s, repaid : e, H and b.
+    power, lateness, horizon_s, repaid : e, theta, H and b.
     fairness, rho_max : beta, and from where Z counts.
     patience, lease_growth : c, and growth of leases.
     scale_up, planned, gap, time_limit_s : limit of growth, jobs of the plan, relative optimality gap, seconds.
@@ -156,7 +163,7 @@ def motley(
        section 4.5 (drift plus penalty, virtual queues).
     """
     budget = TimeBudget.of(problem).at_most(time_limit_s)
-    values = PlanValues(power, horizon_s, repaid, fairness, rho_max, planned)
+    values = PlanValues(power, lateness, horizon_s, repaid, fairness, rho_max, planned)
     rules = ReservationRules(patience, lease_growth, horizon_s, by_team=fairness > 0)
     gain = partial(_gain, x=values, budget=TimeBudget.after(PLANNING * budget.left_s()))
     return assign_beside_reservations(problem, gain, rules, scale_up=scale_up, gap=gap, budget=budget)
@@ -167,6 +174,7 @@ class PlanValues:
     """Parameters of the value of a configuration."""
 
     power: float = 1.25
+    lateness: float = 2.0
     horizon_s: float = 900.0
     repaid: float = 2.0
     fairness: float = 2.0
@@ -197,7 +205,8 @@ def _gain(problem: Problem, x: PlanValues, budget: TimeBudget) -> Floats:
     held = problem.held[:, None] == arange(T.shape[1])
     r = maximum(left_s(problem, x.horizon_s), LEAST_S)
     a = HOUR_S * _plan(problem, r * best, held, x, budget).alpha
-    done = 1 - part_lost_to_restart(problem, r * best, held, repaid=x.repaid, horizon_s=x.horizon_s)
+    lasts_s = max(x.horizon_s, _unchanged_s(problem))
+    done = 1 - part_lost_to_restart(problem, r * best, held, repaid=x.repaid, horizon_s=lasts_s)
     spared = spared_by_staying(problem, r, x.horizon_s) * best
     gain: Floats = a[:, None] * (T * done + spared[:, None])
     if x.fairness:
@@ -206,9 +215,14 @@ def _gain(problem: Problem, x: PlanValues, budget: TimeBudget) -> Floats:
     return gain
 
 
-def plan_ahead(problem: Problem, *, power: float, horizon_s: float, planned: int) -> CostsToGo:
+def _unchanged_s(problem: Problem) -> float:
+    """Seconds since a job last came, started or moved."""
+    return float(where(problem.held >= 0, problem.held_s, problem.age_s).min(initial=inf))
+
+
+def plan_ahead(problem: Problem, *, power: float, lateness: float, horizon_s: float, planned: int) -> CostsToGo:
     """Plan by which a round of these parameters decides: prices and load of the hours to come."""
-    x = PlanValues(power=power, horizon_s=horizon_s, planned=planned)
+    x = PlanValues(power=power, lateness=lateness, horizon_s=horizon_s, planned=planned)
     steps = maximum(left_s(problem, horizon_s), LEAST_S) * problem.rate.max(axis=1)
     return _plan(problem, steps, problem.held[:, None] == arange(problem.rate.shape[1]), x, UNLIMITED)
 
@@ -225,6 +239,7 @@ def _plan(problem: Problem, steps: Floats, held: Bools, x: PlanValues, budget: T
         weight=problem.job_weight,
         age_s=problem.age_s,
         power=x.power,
+        lateness=x.lateness,
         most_planned=x.planned,
         budget=budget,
     )

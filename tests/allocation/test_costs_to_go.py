@@ -76,5 +76,17 @@ def test_a_job_alone_is_worth_the_time_that_its_steps_take_at_its_fastest():
     assert alone.prices.max() == pytest.approx(0, abs=0.05)
 
 
+def test_lateness_makes_steps_of_long_jobs_worth_more_beside_those_of_short_ones():
+    """Two jobs of an hour and a day share eight GPUs; late hours count more, those on average as much as before."""
+    jobs = {
+        "rate": np.tile(USAGE.sum(axis=0) ** 0.7, (2, 1)),
+        "steps": np.array([3600.0, 86_400]),
+        "weight": np.ones(2),
+    }
+    parts = [found(jobs, lateness=lateness).alpha for lateness in (0, 1, 3)]
+    of_long = [alpha[1] / alpha[0] for alpha in parts]
+    assert of_long[0] < of_long[1] < of_long[2]
+
+
 def test_without_time_there_are_costs_all_the_same():
     assert (found(crowd(300), budget=TimeBudget.after(0)).alpha > 0).all()

@@ -30,6 +30,7 @@ class Formula:
         moves_s = np.where(np.arange(len(problem.nodes)) == problem.held[:, None], 0, problem.restart_s[:, None])
         rate = problem.rate * steps[:, None] / (steps[:, None] + problem.rate * moves_s)
         of_all = {"steps": steps, "weight": problem.job_weight, "age_s": problem.age_s, "power": 1.25}
+        of_all["lateness"] = 2
         self.a = HOUR_S * find_costs_to_go(rate, problem.usage, problem.capacity, **of_all).alpha
 
     def value(self, assignment):
@@ -48,7 +49,8 @@ class Formula:
             return -np.inf
         restart_s = 0 if k == held else problem.restart_s[i] * (2 if held >= 0 else 1)
         alone_s = self.left_s[i] * rate.max() / rate[k] if rate[k] else np.inf
-        done = 1 - min(restart_s / min(HORIZON_S, restart_s + alone_s), 1)
+        unchanged_s = np.where(problem.held >= 0, problem.held_s, problem.age_s).min()
+        done = 1 - min(restart_s / min(max(HORIZON_S, unchanged_s), restart_s + alone_s), 1)
         spared = min(problem.restart_s[i] / min(HORIZON_S, problem.restart_s[i] + self.left_s[i]), 1)
         value = self.a[i] * (rate[k] * done + (spared * rate.max() if held >= 0 else 0))
         work = problem.base_gpus[i] * rate[k] / problem.base_rate[i] * done
@@ -105,10 +107,24 @@ def test_a_weight_counts_as_so_many_jobs():
 
 def test_a_job_moves_only_if_it_gains_more_than_two_restarts_take():
     """On the faster GPU it would do a quarter more: within 900 s it gains two restarts of 85 s, and not of 95."""
-    moving = {"held": [0], "remaining_steps": [1e6], "held_s": [1e4]}
     for restart_s, k in ((85, 1), (95, 0)):
-        problem = Problem.of([[4, 5]], np.eye(2), [1, 1], restart_s=[restart_s], **moving)
-        assert motley(problem).assignment.tolist() == [k]
+        assert motley(able_to_move([600], restart_s=restart_s), lease_growth=0).assignment.tolist() == [k]
+
+
+def test_what_has_lasted_for_long_is_expected_to_last_as_long():
+    """Within 2,000 s it gains two restarts of 190 s, and not of 210; one that came lately ends the quiet."""
+    for restart_s, k in ((190, 1), (210, 0)):
+        assert motley(able_to_move([2000], restart_s=restart_s), lease_growth=0).assignment.tolist() == [k]
+    for age_s, k in ((2000, 1), (10, 0)):
+        two = able_to_move([2000, 0], restart_s=190, held=[0, -1], age_s=[2000, age_s], capacity=[2, 1])
+        assert motley(two, lease_growth=0).assignment[0] == k
+
+
+def able_to_move(held_s, *, restart_s, held=(0,), capacity=(1, 1), **columns):
+    """A job on the slower of two types; a second one can run on that one alone."""
+    rate = np.array([[4, 5], [1, 0]])[: len(held_s)]
+    lasting = {"held": held, "held_s": held_s, "remaining_steps": [1e6] * len(held_s)}
+    return Problem.of(rate, np.eye(2), capacity, restart_s=[restart_s] * len(held_s), **lasting | columns)
 
 
 def test_of_equal_jobs_that_of_the_team_behind_its_share_runs():
