@@ -14,6 +14,7 @@ from engines.protocol import Stream
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 RESERVED_BYTES = 8 * 1024
+LONGEST_S = 366 * 86_400.0
 
 
 class SetupFile(TypedDict):
@@ -171,6 +172,15 @@ class StartTimes(TypedDict):
     setup_s: float | None
 
 
+def _seconds(told: object) -> float | None:
+    """The duration that a file tells; None for what is none."""
+    try:
+        seconds = float(str(told))
+    except ValueError:  # empty after a loss of power
+        return None
+    return seconds if 0 <= seconds <= LONGEST_S else None
+
+
 class AttemptFolder:
     """Paths of the files of one attempt, with atomic writes."""
 
@@ -217,13 +227,13 @@ class AttemptFolder:
         return self.path / f"setup_s.{rank}"
 
     def start_times(self) -> StartTimes:
-        """What is known of the parts of its start, by clocks that nobody sets."""
-        started = self.read_started()
+        """What is known of the parts of its start, by clocks that nobody sets; the job may have written the files."""
         try:
-            setup_s = float(self.setup_time(0).read_text())
-        except (OSError, ValueError):  # not over, or without a setup; empty after a loss of power
-            setup_s = None
-        return StartTimes(code_s=started.get("code_s") if started is not None else None, setup_s=setup_s)
+            setup_s = self.setup_time(0).read_text()
+        except OSError:  # not over, or without a setup
+            setup_s = ""
+        started = self.read_started()
+        return StartTimes(code_s=_seconds(started.get("code_s") if started else None), setup_s=_seconds(setup_s))
 
     def most_memory_mib(self) -> int:
         """Most memory that one of the ranks has held so far; 0: not known."""

@@ -86,7 +86,7 @@ def test_motley_then_takes_the_answer_by_prices():
     problem = Problem.of(rate, usage, [389, 397], remaining_steps=steps, solve_limit_s=0.5)
     hurried = motley(problem, gap=0)
     assert (hurried.status, fits(problem, hurried)) == (Status.LIMIT, True)
-    assert 0 < hurried.gap < 0.5
+    assert 0 < hurried.gap < 0.6
 
 
 @pytest.mark.usefixtures("_no_time")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from engines.attempt_files import AttemptFolder, write_json
 from engines.protocol import Phase, Setup, StopReason, Stream
 from engines.supervision.environment_setup import Entry, Environment
 from tests.engines.engine_lab import Lab, until
@@ -188,3 +189,11 @@ def test_on_nfs_of_two_that_come_together_one_makes_it(place: Path, monkeypatch:
     monkeypatch.setattr("engines.supervision.environment_setup.flock", flock_on_nfs)
     entries += [one.enter(), other.enter(), one.enter()]
     assert entries == [Entry.BUSY, Entry.EMPTY, Entry.BUSY, Entry.EMPTY]
+
+
+@pytest.mark.parametrize("written", ["", "nan", "inf", "-1", "1e300", "soon"])
+def test_a_duration_that_cannot_be_is_not_known(tmp_path: Path, written: str) -> None:
+    folder = AttemptFolder(tmp_path)
+    folder.setup_time(0).write_text(written)
+    write_json(folder.started, {"at": "2026-11-29T12:00:00+00:00", "code_s": written})
+    assert folder.start_times() == {"code_s": None, "setup_s": None}

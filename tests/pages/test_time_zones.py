@@ -82,7 +82,8 @@ def test_hovered_times_events_and_the_bar_of_a_job_are_in_the_zone_of_the_page(r
     shown = page(reader, reverse("job", args=[job.pk]))
     assert f'title="{local:%F %T} UTC+05:45"' in shown
     assert re.search(rf"\s{local:%H:%M:%S} UTC\+05:45\s", shown)
-    assert f"{local:%H:%M:%S}</time>" in page(reader, reverse("job", args=[job.pk]) + "?tab=events")
+    submitted = job.events.get().at + OFFSET
+    assert f"{submitted:%H:%M:%S}</time>" in page(reader, reverse("job", args=[job.pk]) + "?tab=events")
 
 
 def test_an_expected_end_is_in_the_zone_of_the_page(reader, decided):
