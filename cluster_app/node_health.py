@@ -1,6 +1,6 @@
 """Health of nodes by the time since their last heartbeat: healthy, suspect, lost; unknown before the first one."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from types import MappingProxyType
 
@@ -13,8 +13,6 @@ from cluster_app.services import record
 
 OFF = frozenset({"sleeping", "waking"})
 """The states in which the site has the node switched off, or is about to: it is silent, and not lost."""
-LEFT = "left"
-"""The state of a node whose machine has left with notice."""
 
 
 def health_at(node: Node, now: datetime, *, listening_since: datetime, answering_since: datetime | None) -> Node.Health:
@@ -44,8 +42,7 @@ def update_node_health(
 
     Returns the names of the nodes that are lost since now.
 
-    The silence of a node that sleeps or is being woken, here or at its site, says nothing, unless a job is there; nor
-    does that of one that has left with notice, unless somebody has returned it to service.
+    The silence of a node that sleeps or is being woken, here or at its site, says nothing, unless a job is there.
 
     `conditions`: what the engines that answered have reported of their nodes now, by the engine's name.
     """
@@ -55,8 +52,7 @@ def update_node_health(
     for node in (
         Node.objects.exclude(stays_healthy)
         .exclude(state__in=UNHEARD)
-        .exclude(name__in=_without_jobs(_reported_as(conditions, OFF)))
-        .exclude(~Q(state=Node.State.READY), name__in=_without_jobs(_reported_as(conditions, {LEFT})))
+        .exclude(name__in=_off_without_jobs(conditions))
         .only("name", "engine_id", "state", "health", "heard_at")
     ):
         engine = engines[str(node.engine_id)]
@@ -70,13 +66,10 @@ def update_node_health(
     return lost
 
 
-def _reported_as(conditions: Mapping[str, Inventory], states: Collection[str]) -> set[str]:
-    return {name for nodes in conditions.values() for name, one in nodes.items() if one.get("state") in states}
-
-
-def _without_jobs(names: set[str]) -> set[str]:
-    """Those of these nodes of which no GPU is claimed."""
-    if not names:
-        return names
-    claimed = Gpu.objects.filter(node__name__in=names, claims__isnull=False, claims__released_at=None)
-    return names - set(claimed.values_list("node__name", flat=True))
+def _off_without_jobs(conditions: Mapping[str, Inventory]) -> set[str]:
+    """Nodes that are reported as switched off, and of which no GPU is claimed."""
+    off = {name for nodes in conditions.values() for name, one in nodes.items() if one.get("state") in OFF}
+    if not off:
+        return off
+    claimed = Gpu.objects.filter(node__name__in=off, claims__isnull=False, claims__released_at=None)
+    return off - set(claimed.values_list("node__name", flat=True))

@@ -361,8 +361,6 @@ class NodeState(StrEnum):
     """The site has switched it off to save energy, or is doing so."""
     WAKING = "waking"
     """The site is switching it on: it has not answered yet."""
-    LEFT = "left"
-    """Its machine has left with notice: it is silent, and not lost."""
 
     @property
     def is_heard(self) -> bool:

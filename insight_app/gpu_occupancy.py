@@ -44,8 +44,8 @@ def condition_of(gpu: Gpu, *, busy: bool) -> str:
 
 
 def _condition(healthy: bool, health: str, state: str, engine_reason: str, busy: bool) -> str:
-    if not healthy or health != Node.Health.HEALTHY:
-        return "unhealthy"
+    if not healthy or (health != Node.Health.HEALTHY and state != Node.State.DRAINED):
+        return "unhealthy"  # a drained node may be silent: it was repaired, or its owner has it back
     if state != Node.State.READY or engine_reason:
         return "draining"
     return "busy" if busy else "idle"

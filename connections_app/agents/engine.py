@@ -327,8 +327,6 @@ def _node_of(agent: Agent) -> NodeReport:
     report = _own_report(agent.report_text, agent.name)  # type: ignore[attr-defined]  # of `reporting`
     if agent.revoked_at is None and is_heard(agent):
         return report
-    if agent.revoked_at is None and agent.left_at is not None:
-        return replace(report, state=NodeState.LEFT, reason="its agent has left")
     return replace(report, state=NodeState.SILENT, reason="its agent has not been heard")
 
 

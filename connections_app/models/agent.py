@@ -17,7 +17,7 @@ LONG = ("findings", "answers", "gpu_readings")
 LONG_OF_ITS_AGENT = tuple(f"agent__{name}" for name in LONG)
 
 
-OF_REPORTS = ("name", "site", "engine", "joined_at", "told", "heard_at", "left_at", "revoked_at", "fault", "fault_at")
+OF_REPORTS = ("name", "site", "engine", "joined_at", "told", "heard_at", "revoked_at", "fault", "fault_at")
 
 
 class AgentQuerySet(models.QuerySet["Agent"]):

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.db.models import OuterRef, Q, QuerySet, Subquery
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
 from cluster_app.models import Gpu, Node, NodeEvent, NodeInterval
@@ -196,12 +196,21 @@ def _expected(frame: Frame, sight: Viewer, runs: Sequence[Run], gpu_type: str) -
 
 
 def read_outages(since: datetime, nodes: Collection[str]) -> list[Outage]:
-    """When the nodes were down or out of service since then; what is read is bounded by time, not by nodes."""
+    """When the nodes were down or out of service since then; what is read is bounded by time, not by nodes.
+
+    One that went after it had been drained is out of service, and not down as well.
+    """
     wanted = set(nodes)
     if not wanted:
         return []
-    down = NodeInterval.objects.filter(Q(ended_at=None) | Q(ended_at__gte=since), up=False).order_by("started_at", "pk")
-    found = [Outage(*row, "down") for row in down.values_list("node__name", "started_at", "ended_at")]
+    gone = NodeInterval.objects.filter(
+        node=OuterRef("node"), ended_at=OuterRef("started_at"), end=NodeInterval.End.ANNOUNCED
+    )
+    down = NodeInterval.objects.filter(~Exists(gone), Q(ended_at=None) | Q(ended_at__gte=since), up=False)
+    found = [
+        Outage(*row, "down")
+        for row in down.order_by("started_at", "pk").values_list("node__name", "started_at", "ended_at")
+    ]
     events: dict[str, list[StateEvent]] = defaultdict(list)
     lately = NodeEvent.objects.filter(at__gte=since, kind__in=EVENT_KINDS).order_by("at", "pk")
     for name, at, kind, message in lately.values_list("node__name", "at", "kind", "message"):

@@ -19,7 +19,7 @@ from pytest_django import Settings
 from rest_framework.test import APIClient
 
 from cluster_app.models import Engine, Node
-from cluster_app.services import cordon, resume
+from cluster_app.services import cordon
 from cluster_app.storage import Volunteers
 from connections_app.agents.join_agent import issue_join_token, revoke_agent
 from connections_app.agents.silence import last_news
@@ -232,7 +232,9 @@ def test_a_machine_that_is_cut_off_has_its_job_run_elsewhere_once(desk: Played, 
     lab.running(job)
     lab.node("stays", "k80", gpus=1)
     forget_that_it_was_heard(desk)
-    listen(lab)
+    for _ in range(40):  # the scheduler listens all the time
+        lab.ahead += timedelta(seconds=8)
+        observe(lab.fence, lab.now)
     assert Node.objects.get(name="desk").health == Node.Health.LOST
     lab.until(lambda: job.attempts.filter(number=2, state="running").exists())
     first, second = lab.attempts(job)
@@ -248,13 +250,6 @@ def test_a_machine_that_is_cut_off_has_its_job_run_elsewhere_once(desk: Played, 
 def forget_that_it_was_heard(desk: Played) -> None:
     """As after a long silence: the engine has seen no new message for its own while."""
     last_news[desk.name].found_s = -1e9
-
-
-def listen(lab: Lab) -> None:
-    """The scheduler listens for over five minutes."""
-    for _ in range(40):
-        lab.ahead += timedelta(seconds=8)
-        observe(lab.fence, lab.now)
 
 
 class OverRest(Connection):
@@ -384,18 +379,6 @@ def test_a_machine_that_leaves_is_drained_goes_and_comes_back(desk: Played, lab:
     assert (job.state, Node.objects.get(name="desk").reason) == (Job.State.QUEUED, LEAVING)
     desk.sync()
     assert Node.objects.get(name="desk").state == Node.State.READY
-
-
-def test_a_machine_that_has_left_is_out_of_service_and_not_lost(desk: Played, lab: Lab) -> None:
-    assert desk.sync(leaving=timedelta(minutes=1)).may_go
-    lab.tick()
-    forget_that_it_was_heard(desk)
-    listen(lab)
-    node = Node.objects.get(name="desk")
-    assert (node.state, node.health, node.reason) == (Node.State.DRAINED, Node.Health.HEALTHY, LEAVING)
-    resume(node, actor=None)
-    listen(lab)
-    assert Node.objects.get(name="desk").health == Node.Health.LOST
 
 
 def test_a_machine_that_leaves_and_returns_stays_cordoned(desk: Played) -> None:

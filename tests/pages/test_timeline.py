@@ -391,6 +391,18 @@ def test_the_cluster_as_of_then_knows_outages_and_nodes_that_came_later(standing
     assert texts_of(then(client, now - 5 * HOUR)) == []
 
 
+def test_a_node_that_went_when_it_had_been_drained_was_out_of_service_and_not_down(standing, ran, web, member, now):
+    node = Node.objects.get(name=ran(hours=3, ended=2).nodes[0])
+    NodeEvent.objects.create(node=node, kind="drained", at=now - HOUR, message="its owner has it back")
+    Node.objects.filter(pk=node.pk).update(state="drained", health="lost", reason="given back")
+    up = {"node": node, "started_at": now - 4 * HOUR, "ended_at": now - HOUR / 2}
+    NodeInterval.objects.create(**up, up=True, end="announced")
+    NodeInterval.objects.create(node=node, up=False, started_at=now - HOUR / 2)
+    assert f"{node}: 4 out of service" in texts_of(then(web(member), now - HOUR / 4))
+    now_shown = web(member).get(reverse("cluster")).content.decode()
+    assert (now_shown.count("4 out of service"), "1 unhealthy" in now_shown, ">lost<" in now_shown) == (1, False, False)
+
+
 def test_the_cluster_as_of_then_has_a_node_that_was_drained_and_retired_since(standing, ran, web, member, now):
     node = Node.objects.get(name=ran(gpus=2, hours=3, ended=2).nodes[0])
     NodeEvent.objects.create(node=node, kind="drained", at=now - HOUR)
