@@ -188,7 +188,8 @@ def progress_to_json(progress: Progress | None, invalid_lines: int) -> dict[str,
         return {"invalid_lines": invalid_lines}
     moments = {name: getattr(progress, name) for name in TIMES}
     times = {name: at.isoformat() for name, at in moments.items() if at is not None}
-    return asdict(progress) | times | {"invalid_lines": invalid_lines}
+    told = {name: value for name, value in asdict(progress).items() if value is not None}  # as releases before expect
+    return told | times | {"invalid_lines": invalid_lines}
 
 
 def progress_from_json(content: dict[str, Any]) -> tuple[Progress | None, int]:

@@ -14,6 +14,8 @@ from engines.protocol import AttemptReport, Phase, Progress
 
 OVER = (Phase.ENDED, Phase.LOST)
 MOST_EXIT_CODE = 255
+YEARS = range(1970, 9999)
+"""Of moments that can be compared and stored in any time zone."""
 
 
 class OwnMachine(NamedTuple):
@@ -55,7 +57,7 @@ def within(report: AttemptReport, own: OwnMachine, delivered_at: datetime, now: 
         started_at=_between(report.started_at, delivered_at, now),
         ended_at=_between(report.ended_at, delivered_at, now),
         exit_code=None if report.exit_code is None else min(max(report.exit_code, 0), MOST_EXIT_CODE),
-        progress=_possible_progress(report.progress),
+        progress=_possible_progress(report.progress, most_s),
         invalid_lines=min(max(report.invalid_lines, 0), MOST_COUNTED),
         peak_memory_mib=min(max(report.peak_memory_mib, 0), MOST_COUNTED),
         ran_s=_seconds(report.ran_s, most_s),
@@ -66,12 +68,19 @@ def within(report: AttemptReport, own: OwnMachine, delivered_at: datetime, now: 
     )
 
 
-def _possible_progress(progress: Progress | None) -> Progress | None:
-    """The progress, unless it has numbers that no file of a job gives, and columns do not take."""
+def _possible_progress(progress: Progress | None, most_s: float) -> Progress | None:
+    """The progress, unless it has what no file of a job gives, and columns do not take; likewise of its restore."""
     if progress is None or not 0 <= progress.reports <= MOST_COUNTED:
         return None
     numbers = progress.first_step, progress.step, progress.batch_size or 0, progress.total_steps or 0
-    return progress if min(numbers) >= 0 else None
+    moments = progress.first_at, progress.at, progress.checkpoint_at, progress.restored_at
+    if min(numbers) < 0 or any(at is not None and at.year not in YEARS for at in moments):
+        return None
+    restored_at, restore_s = progress.restored_at, progress.restore_s
+    is_possible = restored_at is None or restored_at <= progress.first_at
+    if is_possible and (restore_s is None or 0 <= restore_s <= most_s):
+        return progress
+    return replace(progress, restore_s=None, restored_at=None)
 
 
 def _between(at: datetime | None, first: datetime, last: datetime) -> datetime | None:

@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
+from ssl import SSLCertVerificationError
 from typing import IO, Any, TypeVar
 from urllib.parse import urlsplit
 
 from engines.agent.codec import BadMessage, decode, encode
-from engines.agent.kept_connection import KeptConnection, direct_connection, needs_a_proxy, tls_terms
+from engines.agent.kept_connection import KeptConnection, direct_connection, forget_terms, needs_a_proxy, tls_terms
 from engines.agent.messages import Joined, Joining, Orders, Sync
 from engines.agent.websocket import WebSocket
 
@@ -228,7 +229,10 @@ def _read(answer: Any, most: int | None = None) -> bytes:
 
 
 def _unheard(error: Exception) -> Unheard:
-    return Unheard(f"The service does not answer: {getattr(error, 'reason', error)}")
+    reason = error.reason if isinstance(error, urllib.error.URLError) else error
+    if isinstance(reason, SSLCertVerificationError):
+        forget_terms()
+    return Unheard(f"The service does not answer: {getattr(reason, 'reason', reason)}")
 
 
 def _refusal(error: urllib.error.HTTPError) -> Exception:

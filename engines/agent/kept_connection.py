@@ -16,7 +16,8 @@ from urllib.request import getproxies, proxy_bypass
 from engines.linux import seconds_since_boot
 
 TERMS_LAST_S = 3600.0
-"""After an hour the certificate authorities are read again: an administrator may have changed them."""
+"""After an hour the certificate authorities are read again, and connections are made anew: an administrator may have
+changed them."""
 
 
 def tls_terms() -> ssl.SSLContext:
@@ -29,6 +30,11 @@ def _terms_of(_: int) -> ssl.SSLContext:
     terms = ssl.create_default_context()
     terms.set_alpn_protocols(["http/1.1"])
     return terms
+
+
+def forget_terms() -> None:
+    """Have the certificate authorities read again at once: by those that are known a certificate is not believed."""
+    _terms_of.cache_clear()
 
 
 def direct_connection(url: str, timeout_s: float) -> HTTPConnection:
@@ -50,7 +56,9 @@ class KeptConnection:
 
     def __init__(self, url: str, timeout_s: float) -> None:
         self._url, self._timeout_s = url, timeout_s
+        self._is_secure = urlsplit(url).scheme == "https"
         self._http: HTTPConnection | None = None
+        self._terms: ssl.SSLContext | None = None
 
     def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> bytes:
         """The answer to this message; raises `HTTPError`, `OSError` and `HTTPException`.
@@ -59,13 +67,21 @@ class KeptConnection:
         then the message is sent once more, on a new one. It may have been taken the first time, as before each answer
         that is lost.
         """
-        was_open = self._http is not None and self._http.sock is not None
+        was_open = self._drop_if_old()
         try:
             return self._exchange(url, body, headers)
         except ConnectionError:
             if not was_open:
                 raise
         return self._exchange(url, body, headers)
+
+    def _drop_if_old(self) -> bool:
+        """Close a connection that the other side has ended, or of former terms; returns whether one is open."""
+        terms = tls_terms() if self._is_secure else None
+        if self._http is not None and (self._http.sock is None or terms is not self._terms):
+            self.close()
+        self._terms = terms
+        return self._http is not None
 
     def _exchange(self, url: str, body: bytes, headers: Mapping[str, str]) -> bytes:
         if self._http is None:

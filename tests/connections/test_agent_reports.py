@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from pathlib import Path
 from uuid import uuid4
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.utils import timezone
@@ -257,3 +258,14 @@ def test_progress_and_exit_codes_that_no_column_takes_are_left_out() -> None:
     assert (held.exit_code, held.progress, held.invalid_lines) == (255, said, 2**31 - 1)
     for wrong in (replace(said, step=-1), replace(said, reports=2**40), replace(said, batch_size=-8)):
         assert within(replace(report, progress=wrong), OWN, DELIVERED, NOW).progress is None
+    at_the_begin = datetime(1, 1, 1, tzinfo=ZoneInfo("Asia/Tokyo"))
+    assert within(replace(report, progress=replace(said, at=at_the_begin)), OWN, DELIVERED, NOW).progress is None
+
+
+@pytest.mark.parametrize(("restore_s", "later_s"), [(-1e300, 0), (1e9, 0), (1, 1e9)])
+def test_a_restore_that_cannot_be_is_left_out(restore_s: float, later_s: float) -> None:
+    said = Progress(1, 0, DELIVERED, 5, NOW, restore_s=0.0, restored_at=DELIVERED)
+    wrong = replace(said, restore_s=restore_s, restored_at=DELIVERED + timedelta(seconds=later_s))
+    held = within(AttemptReport(7, Phase.RUNNING, progress=wrong), OWN, DELIVERED, NOW).progress
+    assert held == replace(said, restore_s=None, restored_at=None)
+    assert within(AttemptReport(7, Phase.RUNNING, progress=said), OWN, DELIVERED, NOW).progress == said

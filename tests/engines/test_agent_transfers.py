@@ -362,6 +362,7 @@ def test_an_idle_agent_writes_no_mark_for_each_answer_and_one_with_work_does(
 
     service.says = answer
     agent = agent_in(tmp_path, service)
+    monkeypatch.setattr("engines.agent.marks.IDLE_EVERY_S", 3600.0)
     stored = []
     for _ in range(3):
         agent.turn()

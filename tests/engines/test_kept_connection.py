@@ -15,7 +15,7 @@ from benchmarks.served_by_tls import served_by_tls
 from engines.agent import kept_connection
 from engines.agent.codec import encode
 from engines.agent.connection import PROBLEM, Connection, Refused, Unheard
-from engines.agent.kept_connection import needs_a_proxy
+from engines.agent.kept_connection import forget_terms, needs_a_proxy
 from engines.agent.messages import VERSION, Orders, Sync
 from engines.protocol import NodeReport
 
@@ -53,9 +53,19 @@ class Service:
             def log_message(self, *_: object) -> None:
                 pass
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.port = self.server.server_port
+        self._handler, self.port = Handler, 0
+        self.start()
         self._open: list[Connection] = []
+
+    def start(self) -> None:
+        """Begin to answer, at the same port as before."""
+        self.server = ThreadingHTTPServer(("127.0.0.1", self.port), self._handler)
+        self.port = self.server.server_port
+        Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+
+    def stop(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
 
     def connection(self, url: str = "") -> Connection:
         self._open.append(Connection(url or f"http://127.0.0.1:{self.port}", "agent_secret"))
@@ -64,16 +74,24 @@ class Service:
     def end(self) -> None:
         for one in self._open:
             one.close()
-        self.server.shutdown()
-        self.server.server_close()
+        self.stop()
 
 
 @pytest.fixture
 def service() -> Iterator[Service]:
     one = Service()
-    Thread(target=one.server.serve_forever, args=(0.01,), daemon=True).start()
     yield one
     one.end()
+
+
+@pytest.fixture
+def _hours(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The machine's certificate authorities are read as outside of tests, which read them once; no hour ends."""
+    monkeypatch.setattr(ssl, "create_default_context", unwrap(ssl.create_default_context))
+    monkeypatch.setattr(kept_connection, "seconds_since_boot", lambda: 0.0)
+    forget_terms()
+    yield
+    forget_terms()
 
 
 def test_messages_follow_each_other_on_one_connection(service: Service) -> None:
@@ -99,23 +117,19 @@ def test_a_service_that_is_gone_is_not_heard_and_heard_again_when_it_is_back(ser
     service.closes = 1
     connection = service.connection()
     connection.sync(TOLD)
-    service.server.server_close()
+    service.stop()
     with pytest.raises(Unheard):
         connection.sync(TOLD)
-    with pytest.raises(Unheard):
-        connection.sync(TOLD)
+    service.start()
+    assert connection.sync(TOLD) == ORDERS
 
 
+@pytest.mark.usefixtures("_hours")
 def test_the_certificate_authorities_of_the_machine_are_read_once_for_all_messages(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To read them takes longer than all else that an idle agent does in a turn; certificates are checked by them."""
-    monkeypatch.setattr(ssl, "create_default_context", unwrap(ssl.create_default_context))  # tests read them once
-    kept_connection._terms_of.cache_clear()
     with served_by_tls(service.port, tmp_path) as by_tls:
-        with pytest.raises(Unheard, match="CERTIFICATE_VERIFY_FAILED"):
-            service.connection(by_tls.url).sync(TOLD)
-        kept_connection._terms_of.cache_clear()
         monkeypatch.setenv("SSL_CERT_FILE", str(by_tls.authorities))
         for _ in range(2):
             connection = service.connection(by_tls.url)
@@ -124,7 +138,23 @@ def test_the_certificate_authorities_of_the_machine_are_read_once_for_all_messag
                 connection.fetch(1, "code", tmp_path / "code")  # another connection, and the service has no GET
     assert kept_connection._terms_of.cache_info().misses == 1
     assert service.connections == 4
-    kept_connection._terms_of.cache_clear()
+
+
+@pytest.mark.usefixtures("_hours")
+def test_they_are_read_again_when_a_certificate_is_not_believed_and_when_the_hour_is_over(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served_by_tls(service.port, tmp_path) as by_tls:
+        connection = service.connection(by_tls.url)
+        with pytest.raises(Unheard, match="CERTIFICATE_VERIFY_FAILED"):
+            connection.sync(TOLD)
+        monkeypatch.setenv("SSL_CERT_FILE", str(by_tls.authorities))
+        assert connection.sync(TOLD) == ORDERS
+        monkeypatch.delenv("SSL_CERT_FILE")  # the authority is withdrawn, and the connection is open
+        assert connection.sync(TOLD) == ORDERS
+        monkeypatch.setattr(kept_connection, "seconds_since_boot", lambda: 3600.0)
+        with pytest.raises(Unheard, match="CERTIFICATE_VERIFY_FAILED"):
+            connection.sync(TOLD)
 
 
 @pytest.mark.parametrize(("exempt", "needed"), [("", True), ("motley.example.org", False)])

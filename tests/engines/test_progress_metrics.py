@@ -63,6 +63,11 @@ def test_a_file_of_a_supervisor_before_them_is_read() -> None:
     assert progress_from_json(old) == (Progress(1, 0, NOW, 0, NOW), 0)
 
 
+def test_a_release_that_knows_no_restore_can_read_a_file_without_one(tmp_path: Path) -> None:
+    told = progress_to_json(read(tmp_path, {"step": 1}), 0)
+    assert not told.keys() & {"restore_s", "restored_at"}
+
+
 def test_a_file_of_a_later_release_is_read_by_an_agent_that_went_back(tmp_path: Path) -> None:
     found = read(tmp_path, {"step": 1, "metrics": {"lr": 0.1}})
     later = progress_to_json(found, 0) | {"of_later": 1}

@@ -37,7 +37,8 @@ def faults_in(*files: Path) -> str:
         pytest.skip("systemd-analyze is not installed")
     words = [ANALYZE, "--man=no", "verify", *map(str, files)]
     done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=60)
-    return done.stdout or ("" if done.returncode == 0 else f"exit status {done.returncode}")
+    of_ours = [line for line in done.stdout.splitlines() if any(file.name in line for file in files)]
+    return "\n".join(of_ours) or ("" if done.returncode == 0 else f"exit status {done.returncode}: {done.stdout}")
 
 
 def command_of(service: str) -> list[str]:
