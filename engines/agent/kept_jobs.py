@@ -41,7 +41,7 @@ class KeptJobs:
         self._told_last = ""
 
     def part(self) -> Part:
-        """The next of them by name; what has no size is measured meanwhile."""
+        """The next of them by name; what has no size is measured meanwhile, also again: it may have been away."""
         names, after = self._names(), self._told_last
         following = [name for name in names if name > after]
         if not following:
@@ -49,7 +49,7 @@ class KeptJobs:
         part = following[:MOST_TOLD]
         is_last = len(part) == len(following)
         self._told_last = "" if is_last else part[-1]
-        self._measure([name for name in part if name not in self._sizes])
+        self._measure([name for name in part if not self._sizes.get(name)])
         return Part({name: self._sizes.get(name, NOT_MEASURED) for name in part}, after, is_last)
 
     def discard(self, jobs: Collection[str]) -> None:
