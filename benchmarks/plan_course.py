@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from allocation.plan.costs_to_go import GAP, planned_intervals
+from allocation.plan.costs_to_go import GAP, all_work_s, intervals_to
 from allocation.plan.program import PlanProgram
 from allocation.plan.solution import solve_plan
 from allocation.problem import Problem
@@ -34,7 +34,7 @@ class PlannedCourse:
 def plan_course(problem: Problem, *, steps: Floats, budget: TimeBudget = UNLIMITED) -> PlannedCourse:
     """Plan all jobs of a round; `steps` (m,) are left of each, > 0 and finite."""
     rate = rate_after_restart(problem, steps)
-    ends_s = planned_intervals(rate, problem.usage, problem.capacity, steps)
+    ends_s = intervals_to(all_work_s(rate, problem.usage, problem.capacity, steps))
     program = PlanProgram.of(rate, problem.usage, problem.capacity, ends_s, steps=steps, weight=problem.job_weight)
     plan = solve_plan(program, gap=GAP, budget=budget)
     return PlannedCourse(plan.start_s, plan.end_s, plan.prices, plan.load, ends_s)

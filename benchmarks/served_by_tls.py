@@ -45,7 +45,7 @@ def served_by_tls(port: int, folder: Path) -> Iterator[Served]:
 
 
 def _write_certificate(path: Path) -> Path:
-    """Write a certificate that signs itself, and its key beside it; returns the file of the key."""
+    """Write a self-signed certificate, and its key beside it; returns the file of the key."""
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, HOST)])
     certificate = (

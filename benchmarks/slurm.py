@@ -16,7 +16,7 @@ from uuid import uuid4
 from engines.protocol import Launch, NodeLaunch, StopReason, Stream
 from engines.slurm.engine import SlurmEngine
 from engines.slurm.options import SlurmOptions
-from engines.slurm.private_cluster import EmulatedNode, PrivateCluster
+from operations.private_slurm import EmulatedNode, PrivateCluster
 
 PORT = 37_817
 ATTEMPTS, TIMED_LAUNCHES, REPEATS = 1000, 100, 5

@@ -1,4 +1,4 @@
-"""Values of settings that are made or checked at the start: the secret key, secrets in files, an address of login."""
+"""Settings that are generated, read from a file or checked at start-up: secret key, secrets, OpenID Connect issuer."""
 
 import os
 from pathlib import Path

@@ -14,10 +14,10 @@ from django.db import transaction
 from cluster_app.models import Engine, GpuType
 from cluster_app.services import add_node
 from connections_app.register_machine import gpu_type_columns
-from engines.slurm.private_cluster import EmulatedNode, PrivateCluster
 from jobs_app.models import ApiToken, Job, Team
 from jobs_app.submission.submit import submit_job
 from jobs_app.tokens import issue_token
+from operations.private_slurm import EmulatedNode, PrivateCluster
 from operations.sample_jobs import FIRST, sample
 from scheduler_app.models import PolicySetting
 from scheduler_app.policy.settings import choose_policy

@@ -27,9 +27,9 @@ from connections_app import engine_registry as fleet
 from connections_app.register_machine import gpu_type_columns
 from engines.accounts import account_name, ensure_account
 from engines.local.host_setup import ensure_runtime
-from engines.slurm.private_cluster import PrivateCluster
 from engines.supervision.container_runtime import find_runtime
 from operations.prepare_host import JOB_USER, SYSTEM_STATE
+from operations.private_slurm import PrivateCluster
 from operations.retention import run_for_the_scheduler
 from scheduler_app.round.lease import Loop, lease_renewed
 from tests.engines.slurm_cluster import ends_of_logs, restore, slurm_cluster  # noqa: F401 - a fixture

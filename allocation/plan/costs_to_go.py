@@ -100,11 +100,6 @@ def find_costs_to_go(
     return CostsToGo(alpha, plan.prices, ends_s, plan.load, bound, len(sample))
 
 
-def planned_intervals(rate: Floats, usage: Ints, capacity: Ints, steps: Floats) -> Floats:
-    """Intervals up to the time by which all work is done, with a margin."""
-    return intervals_to(all_work_s(rate, usage, capacity, steps))
-
-
 def all_work_s(rate: Floats, usage: Ints, capacity: Ints, steps: Floats) -> float:
     """Seconds that all work takes on divisible GPUs, and then the longest job alone."""
     with np.errstate(divide="ignore"):
@@ -120,7 +115,7 @@ def intervals_to(all_s: float) -> Floats:
 
 
 def _counted_h(ends_s: Floats, lateness: float, all_s: float) -> Floats:
-    """Hours (T + 1,) that the time to the middle of each interval counts, and last that to after all of them."""
+    """Hours (T + 1,) counted until the middle of each interval, and last until after all of them."""
     middle_s = (np.append(0, ends_s[:-1]) + ends_s) / 2
     parts = np.append(middle_s, LATE * ends_s[-1]) / all_s
     hours: Floats = parts * (1 + lateness * parts / 2) / (1 + lateness / 2) * all_s / HOUR_S

@@ -15,7 +15,7 @@ from engines.protocol import AttemptReport, Phase, Progress
 OVER = (Phase.ENDED, Phase.LOST)
 MOST_EXIT_CODE = 255
 YEARS = range(1970, 9999)
-"""Of moments that can be compared and stored in any time zone."""
+"""Years whose moments can be compared and stored in any time zone."""
 
 
 class OwnMachine(NamedTuple):

@@ -140,7 +140,7 @@ class Connection:
             raise Unheard(f"The answer of the service was not understood: {error}") from error
 
     def _post(self, path: str, body: bytes) -> bytes:
-        """Send a message, on the connection of the one before unless it goes by a proxy."""
+        """Send a message on the kept connection, or on a new one where there is a proxy."""
         if self._kept is None:
             return self._request("POST", path, body, timeout_s=TIMEOUT_S)
         headers = {**self._bearer, "Content-Type": "application/json"}

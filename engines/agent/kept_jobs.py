@@ -41,7 +41,7 @@ class KeptJobs:
         self._told_last = ""
 
     def part(self) -> Part:
-        """The next of them by name; what has no size is measured meanwhile, also again: it may have been away."""
+        """The next folders by name. Those of unknown or no size are measured: one may have been away before."""
         names, after = self._names(), self._told_last
         following = [name for name in names if name > after]
         if not following:

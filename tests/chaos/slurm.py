@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from engines.protocol import EngineError
-from engines.slurm.private_cluster import PrivateCluster
+from operations.private_slurm import PrivateCluster
 from tests.chaos.campaign import Campaign
 from tests.chaos.watch import job_processes
 from tests.deployment import others, told

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engines.slurm.private_cluster import missing_programs
+from operations.private_slurm import missing_programs
 from tests.chaos.embedded import embedded
 from tests.chaos.ledger import STEPS, ledger_fault
 from tests.chaos.rows import fault_of_history

@@ -11,8 +11,8 @@ from cluster_app.models import Engine, Node
 from connections_app.models import EngineProbe
 from connections_app.probe import ask_for_probe
 from connections_app.sync_nodes import sync_nodes
-from engines.slurm.private_cluster import PrivateCluster
 from jobs_app.models import Job
+from operations.private_slurm import PrivateCluster
 from scheduler_app.models import PolicySetting
 from scheduler_app.policy.settings import choose_policy
 from tests.deployment import wait_for

@@ -15,9 +15,9 @@ from engines.local.engine import LocalEngine
 from engines.protocol import AttemptReport, Engine, Launch, NodeLaunch, Phase, Stream
 from engines.slurm.engine import SlurmEngine
 from engines.slurm.options import SlurmOptions
-from engines.slurm.private_cluster import PrivateCluster
 from engines.supervision.isolation import Isolation
 from engines.supervision.processes import kill, marked
+from operations.private_slurm import PrivateCluster
 
 Found = TypeVar("Found")
 GIVE_UP_AFTER_S = 120.0

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from engines.slurm.private_cluster import EmulatedNode, PrivateCluster, missing_programs
+from operations.private_slurm import EmulatedNode, PrivateCluster, missing_programs
 
 NODES = [EmulatedNode("n1", "a100", 4), EmulatedNode("n2", "a100", 4), EmulatedNode("n3", "v100", 4)]
 END_OF_LOG = 4000

@@ -14,7 +14,7 @@ from engines.accounts import ACCOUNT_NAME, account_name, ensure_account
 from engines.local.engine import LocalEngine
 from engines.protocol import EngineError, Phase, Stream
 from engines.slurm.engine import SlurmEngine
-from engines.slurm.private_cluster import PrivateCluster
+from operations.private_slurm import PrivateCluster
 from tests.engines.engine_lab import Lab, SlurmLab, until
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as another user")

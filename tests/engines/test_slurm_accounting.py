@@ -15,7 +15,7 @@ import pytest
 
 from engines.protocol import EngineError, NodeLaunch, Phase, SiteReason
 from engines.slurm.parsing import SlurmJob, parse_jobs
-from engines.slurm.private_cluster import EmulatedNode, PrivateCluster
+from operations.private_slurm import EmulatedNode, PrivateCluster
 from simulation.shadow.accounting import FORMAT, read_accounting
 from tests.engines.engine_lab import SlurmLab, until
 from tests.engines.slurm_cluster import free_ports

@@ -25,8 +25,8 @@ from engines.protocol import (
 from engines.slurm.engine import SlurmEngine
 from engines.slurm.files import SlurmFiles
 from engines.slurm.parsing import parse_node
-from engines.slurm.private_cluster import PrivateCluster
 from engines.slurm.runtime import install_runtime
+from operations.private_slurm import PrivateCluster
 from tests.engines.conftest import WANTED
 from tests.engines.engine_lab import SlurmLab, python, running, until
 from tests.engines.slurm_cluster import opened_by

@@ -6,8 +6,8 @@ import pytest
 
 from cluster_app.models import Engine, Node, NodeEvent, NodePower
 from cluster_app.services import drain, put_to_sleep, resume
-from engines.slurm.private_cluster import PrivateCluster
 from jobs_app.models import Attempt, GpuClaim, Job, Reason
+from operations.private_slurm import PrivateCluster
 from scheduler_app.round.attempt_reports import WITHDRAW_AFTER
 from tests.service_lab import UNTIL_LET_GO, Lab
 

@@ -8,9 +8,9 @@ from rest_framework.test import APIClient
 from cluster_app.models import Node
 from cluster_app.services import drain
 from connections_app import engine_registry
-from engines.slurm.private_cluster import PrivateCluster
 from jobs_app.models import Job
 from motley_client.code import packed
+from operations.private_slurm import PrivateCluster
 from tests.rest_callers import caller
 from tests.service_lab import Lab
 from tests.training.conftest import torch_python  # noqa: F401 - a fixture

@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from engines.slurm.commands import SEARCH_PATH
-from engines.slurm.private_cluster import missing_programs
+from operations.private_slurm import missing_programs
 from tests.deployment import ROOT, wait_for
 from tests.engines.slurm_cluster import free_ports
 from tests.service.browsing import signed_in
