@@ -11,7 +11,9 @@ from engines.accounts import reachable_by
 from engines.local.host_setup import SYSTEM_PYTHON
 
 HERE = Path(__file__).parent
-PACKAGE = HERE.parent.parent / "engines"
+PROJECT = HERE.parent.parent
+MODULES = (Path("operations/__init__.py"), Path("operations/private_slurm.py"))
+"""What the tests' lab imports, beside the package `engines`."""
 PYTEST = Path(pytest.__file__).parent.parent
 TESTS = ("engine_lab.py", "conftest.py", *(path.name for path in HERE.glob("test_engine_*.py")))
 
@@ -36,12 +38,15 @@ def test_an_ordinary_user_can_do_all_the_same(place: Path) -> None:
 
 
 def run_as_nobody(place: Path, *chosen: str) -> None:
-    shutil.copytree(PACKAGE, place / "engines", ignore=shutil.ignore_patterns("__pycache__"))
-    tests = place / "tests" / "engines"
+    shutil.copytree(PROJECT / "engines", place / "engines", ignore=shutil.ignore_patterns("__pycache__"))
+    tests, operations = place / "tests" / "engines", place / "operations"
     tests.mkdir(parents=True)
+    operations.mkdir()
     for name in TESTS:
         shutil.copy(HERE / name, tests)
-    for folder in (tests.parent, tests):
+    for module in MODULES:
+        shutil.copy(PROJECT / module, operations)
+    for folder in (tests.parent, tests, operations):
         folder.chmod(0o755)  # whatever the umask
     done = subprocess.run(
         [
