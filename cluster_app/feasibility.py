@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 from django.db.models import Count
 
 from allocation.gangs import fewest_nodes, holds_equal_parts, servable_gpus
 from cluster_app.models import Gpu, Node
+from cluster_app.models.engine import booked_per_gpu
 from cluster_app.replica_size import ONE_GPU, GpusPerReplica
 from cluster_app.storage import CONTAINERS, NOT_STORAGE, PLACES, SITE, WORDS, StoragePaths, offers
 
@@ -25,6 +27,26 @@ class NodeShape:
     engine: str = ""
     storage: frozenset[str] = frozenset()
     """Names of the storage that it has, and what it offers else (`cluster_app.storage.offers`)."""
+    booked_cpus_per_gpu: int = 0
+    """That its engine books for each GPU of a job at least; 0: it books nothing."""
+    booked_memory_per_gpu_mib: int = 0
+
+    @classmethod
+    def of(cls, node: Node, gpus: int, paths: StoragePaths) -> Self:
+        """That of a node with so many GPUs."""
+        cpus, memory_mib = booked_per_gpu(node.engine.kind, node.engine.options)
+        return cls(
+            gpu_type=node.gpu_type.name,
+            gpus=gpus,
+            gpu_memory_mib=node.gpu_type.memory_mib,
+            cpus=node.cpus,
+            memory_mib=node.memory_mib,
+            engine=str(node.engine_id),
+            storage=frozenset(paths.on(str(node.engine_id), node.gpu_type.name))
+            | offers(node.containers, node.engine.kind, trusted=node.engine.trusted),
+            booked_cpus_per_gpu=cpus,
+            booked_memory_per_gpu_mib=memory_mib,
+        )
 
 
 @dataclass(frozen=True)
@@ -68,16 +90,7 @@ def inventory() -> list[NodeShape]:
     gpus = dict(Gpu.objects.present().order_by().values_list("node").annotate(Count("pk")))
     paths = StoragePaths.read()
     return [
-        NodeShape(
-            gpu_type=node.gpu_type.name,
-            gpus=gpus[node.pk],
-            gpu_memory_mib=node.gpu_type.memory_mib,
-            cpus=node.cpus,
-            memory_mib=node.memory_mib,
-            engine=str(node.engine_id),
-            storage=frozenset(paths.on(str(node.engine_id), node.gpu_type.name))
-            | offers(node.containers, node.engine.kind, trusted=node.engine.trusted),
-        )
+        NodeShape.of(node, gpus[node.pk], paths)
         for node in Node.objects.current().select_related("gpu_type", "engine")
         if node.pk in gpus
     ]
@@ -175,15 +188,27 @@ def _too_large(request: Request, nodes: Iterable[NodeShape]) -> Refusal | None:
         return _too_many_replicas(request, of_type)
     largest = {kind: largest_gang(request, there) for kind, there in of_type.items()}
     best = ", ".join(f"{gpus} {kind.upper()}" for kind, gpus in sorted(largest.items(), key=lambda item: -item[1]))
-    text = f"No GPU type has room for {request.gpus} GPUs of one job{_conditions(request)}; the most possible: {best}."
+    asked = f"{request.gpus} GPUs of one job{_conditions(request, nodes)}"
+    text = f"No GPU type has room for {asked}; the most possible: {best}."
     if max(largest.values()) > request.gpus:
         text += " A job has equally many on each of its nodes, unless it sets `uneven_gang`."
     text += " All GPUs of a job are at one engine." * (len({node.engine for node in nodes}) > 1)
     return Refusal("gang_too_large", "/gpus", text)
 
 
-def _conditions(request: Request) -> str:
+def _conditions(request: Request, nodes: Iterable[NodeShape]) -> str:
     """What limits the nodes besides their GPUs, as a sentence goes on: ` with the requested CPUs and memory`."""
+    booked = any(_booking_limits(request, node) for node in nodes)
+    return _requested(request) + " beside the CPUs and memory that Slurm books for each GPU" * booked
+
+
+def _booking_limits(request: Request, node: NodeShape) -> bool:
+    """Whether the node serves fewer GPUs of the request because of what its engine books at least."""
+    unbooked = replace(node, booked_cpus_per_gpu=0, booked_memory_per_gpu_mib=0)
+    return _slots(request, [node]) != _slots(request, [unbooked])
+
+
+def _requested(request: Request) -> str:
     limits = {"CPUs": request.cpus_per_gpu, "memory": request.memory_per_gpu_mib, "GPU memory": request.gpu_memory_mib}
     given = [name for name, limit in {**limits, "storage": request.mounts}.items() if limit]
     *others, last = given or [""]
@@ -192,9 +217,10 @@ def _conditions(request: Request) -> str:
 
 def _too_many_replicas(request: Request, of_type: Mapping[str, Sequence[NodeShape]]) -> Refusal:
     """The largest feasible number of replicas by type; it may be 0 on each."""
+    conditions = _conditions(request, [node for its in of_type.values() for node in its])
     asked, most = request.gpus_per_replica, {k: _most_replicas(request, there, k) for k, there in of_type.items()}
     best = ", ".join(asked.words(replicas, kind) for kind, replicas in sorted(most.items(), key=lambda x: -x[1]))
-    text = f"No GPU type has room for {request.replicas} replicas{_conditions(request)}; the most possible: {best}."
+    text = f"No GPU type has room for {request.replicas} replicas{conditions}; the most possible: {best}."
     pointer = "/replicas" if any(most.values()) else "/gpus_per_replica"
     return Refusal("gang_too_large", pointer, text)
 
@@ -239,8 +265,8 @@ def _slots(request: Request, nodes: Sequence[NodeShape]) -> list[int]:
         [node.gpus if _can_serve(request, node) else 0 for node in nodes],
         [node.cpus for node in nodes],
         [node.memory_mib for node in nodes],
-        cpus_per_gpu=request.cpus_per_gpu,
-        memory_per_gpu_mib=request.memory_per_gpu_mib,
+        cpus_per_gpu=[max(request.cpus_per_gpu, node.booked_cpus_per_gpu) for node in nodes],
+        memory_per_gpu_mib=[max(request.memory_per_gpu_mib, node.booked_memory_per_gpu_mib) for node in nodes],
     ).tolist()
     return servable
 

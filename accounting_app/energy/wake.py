@@ -16,7 +16,7 @@ from cluster_app.feasibility import NodeShape, Request, fits
 from cluster_app.lending import takes_jobs
 from cluster_app.models import Gpu, GpuType, Node
 from cluster_app.services import wake
-from cluster_app.storage import StoragePaths, offers
+from cluster_app.storage import StoragePaths
 from jobs_app.models import GpuClaim, Job, Reason
 from jobs_app.submission.admission import request_of
 from jobs_app.submission.volunteers import volunteers_now
@@ -154,21 +154,8 @@ def read_pools(now: datetime) -> NodePools:
         comes = node.state == waking or (node.state == sleeping and is_driven(node))
         if (node.pk in usable or comes) and takes_jobs(node, now):
             left = gpus[node.pk] - claimed.get(node.pk, 0) - node.foreign_gpus
-            pools[node.state][node.name] = _shape(node, max(left, 0), paths)
+            pools[node.state][node.name] = NodeShape.of(node, max(left, 0), paths)
     return NodePools(coming=pools[waking], asleep=pools[sleeping], free=pools[ready])
-
-
-def _shape(node: Node, gpus: int, paths: StoragePaths) -> NodeShape:
-    return NodeShape(
-        gpu_type=node.gpu_type.name,
-        gpus=gpus,
-        gpu_memory_mib=node.gpu_type.memory_mib,
-        cpus=node.cpus,
-        memory_mib=node.memory_mib,
-        engine=str(node.engine_id),
-        storage=frozenset(paths.on(str(node.engine_id), node.gpu_type.name))
-        | offers(node.containers, node.engine.kind, trusted=node.engine.trusted),
-    )
 
 
 def read_reserve() -> dict[str, int]:

@@ -6,6 +6,7 @@ from uuid import uuid4
 import pytest
 
 from audit_app.models import AuditEntry
+from cluster_app.models import Engine
 from cluster_app.services import cordon
 from jobs_app.errors import InvalidSpec
 from jobs_app.models import Job, JobArray, Reason
@@ -75,6 +76,17 @@ def test_a_refused_number_of_gpus_is_told_with_the_limits_that_were_given_and_no
     cluster: Lab, asked: dict[str, Any], words: str
 ) -> None:
     assert words in refusal(cluster, **asked)["detail"]
+
+
+def test_what_slurm_books_for_a_gpu_counts_as_requested(cluster: Lab) -> None:
+    """Such a job was accepted, and waited for ever."""
+    Engine.objects.update(kind=Engine.Kind.SLURM, options={"cpus_per_gpu": 16})
+    fault = refusal(cluster, gpus=8)
+    books = "8 GPUs of one job beside the CPUs and memory that Slurm books for each GPU; the most possible: 2 A100"
+    assert (fault["code"], fault["pointer"]) == ("gang_too_large", "/gpus")
+    assert books in fault["detail"]
+    assert "books" not in refusal(cluster, gpus=16, cpus_per_gpu=16)["detail"]  # the job asks for as much itself
+    assert cluster.submit(gpus=2).state == Job.State.QUEUED
 
 
 @pytest.mark.parametrize("asked", [{"gpus": 8}, {"gpus": 5, "uneven_gang": True}, {"gpus": {"min": 1, "max": 64}}])
