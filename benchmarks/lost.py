@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from allocation.solvers.linear_program import divert_native_output
 from allocation.types import Floats, Ints
 from benchmarks.ablation import CLUSTER, REFERENCE, philly
 from simulation.clock.service_training import SERVICE
@@ -38,10 +39,12 @@ def as_it_is(_: TraceRun) -> None:
 
 
 def without_restarts(run: TraceRun) -> None:
-    """Starts and moves take no time."""
-    jobs = run.simulation.state.jobs
-    free = np.zeros_like(jobs.restart_s)
-    run.simulation.state.jobs = replace(jobs, restart_s=free, told_restart_s=free.copy())
+    """Starts and moves take no time, and the policy knows it."""
+    state = run.simulation.state
+    free = np.zeros_like(state.jobs.restart_s)
+    state.jobs = replace(state.jobs, restart_s=free, told_restart_s=free.copy())
+    if isinstance(state.work, Training):  # it tells policies how long restarts take
+        state.work.jobs = state.jobs
 
 
 def rates_known_now(run: TraceRun) -> None:
@@ -83,6 +86,7 @@ def main() -> None:
     parser.add_argument("--rows", type=lambda text: [list(ROWS)[int(n)] for n in text.split(",")], default=list(ROWS))
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     asked = parser.parse_args()
+    divert_native_output(sys.stderr.fileno())
     sys.stdout.write("| policy | | mean | median | p99 | makespan | restarts | overhead |\n")
     sys.stdout.write("| --- | --- |" + " ---: |" * len(FIGURES) + "\n")
     with ProcessPoolExecutor(asked.processes) as pool:

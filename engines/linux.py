@@ -1,8 +1,11 @@
-"""Linux system calls that Python's standard library lacks or has for open files only: prctl, OFD locks, fsync."""
+"""Linux system calls that Python's standard library lacks, has for open files only or has one by one: prctl, OFD locks,
+fsync, the user of a process."""
 
 import ctypes
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from fcntl import F_OFD_GETLK, F_OFD_SETLK, fcntl
 from pathlib import Path
 from struct import Struct
@@ -36,6 +39,34 @@ def become_subreaper() -> None:
 def forbid_new_privileges() -> None:
     """Set no_new_privs: setuid programs grant no privileges to this process and its children."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
+def switch_to(user: list[int] | None) -> None:
+    """Become this user (user id, group id, further groups) for good; None: stay who we are."""
+    if user is not None:
+        uid, gid, *groups = user
+        os.setgroups(groups)
+        os.setgid(gid)
+        os.setuid(uid)
+
+
+@contextmanager
+def acting_as(user: list[int] | None) -> Iterator[None]:
+    """With the rights of this user on files, of the service that is root; None: with our own."""
+    if user is None:
+        yield
+        return
+    uid, gid, *groups = user
+    ours, our_group = os.getgroups(), os.getegid()
+    os.setgroups(groups)
+    os.setegid(gid)
+    os.seteuid(uid)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(our_group)
+        os.setgroups(ours)
 
 
 def enter_namespace(descriptor: int) -> None:

@@ -13,6 +13,7 @@ import typer
 
 from allocation.policies import POLICIES
 from allocation.policies.parameters import InvalidParameter
+from allocation.solvers.linear_program import divert_native_output
 from simulation.cli.console import PROGRAM, follow, progress, tell_bound, tell_comparison, tell_figures, tell_trace
 from simulation.cli.option_groups import with_options
 from simulation.clock.run import Stalled
@@ -204,13 +205,6 @@ def main(words: Sequence[str] | None = None) -> None:
         sys.exit(REFUSED)
 
 
-def claim_stdout() -> None:
-    """Keep stdout for results: what native libraries print there, as HiGHS does now and then, goes to stderr."""
-    ours = os.dup(sys.stdout.fileno())
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    sys.stdout = os.fdopen(ours, "w", encoding=sys.stdout.encoding, buffering=1 if os.isatty(ours) else -1)
-
-
 if __name__ == "__main__":
-    claim_stdout()
+    divert_native_output(sys.stderr.fileno())
     main()

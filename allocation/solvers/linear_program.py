@@ -4,6 +4,8 @@ A solver called through SciPy needs milliseconds before it begins; the dense sim
 of one, and its answer is used only where its own duals prove it.
 """
 
+import os
+import sys
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Literal
@@ -200,3 +202,11 @@ def _is_proven(corner: Vertex, c: Floats, A: Floats, b: Floats, tolerance: float
         and (corner.duals @ A >= c - tolerance).all()
         and abs(value - float(b @ corner.duals)) <= tolerance * max(1, abs(value))
     )
+
+
+def divert_native_output(descriptor: int) -> None:
+    """Keep standard output for what Python prints; lines that HiGHS prints there now and then go to this descriptor."""
+    sys.stdout.flush()
+    ours = os.dup(1)
+    os.dup2(descriptor, 1)
+    sys.stdout = os.fdopen(ours, "w", encoding=sys.stdout.encoding, buffering=1)

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engines.linux import bind_mount, unmount
-from engines.supervision.user import acting_as
+from engines.linux import acting_as, bind_mount, unmount
 
 if TYPE_CHECKING:  # few jobs have a container, and all wait for the start of the init process
     from engines.attempt_files import ContainerFile

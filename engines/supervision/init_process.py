@@ -19,12 +19,11 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, NoReturn, NotRequired, TypedDict
 
-from engines.linux import become_subreaper, die_with_parent, forbid_new_privileges
+from engines.linux import acting_as, become_subreaper, die_with_parent, forbid_new_privileges, switch_to
 from engines.supervision.cgroup import join, may_join
 from engines.supervision.memory_limit import MemoryLimit
 from engines.supervision.memory_use import MemoryUse
 from engines.supervision.processes import MARK, descendants, kill, reap
-from engines.supervision.user import acting_as, switch_to
 
 if TYPE_CHECKING:  # few jobs have a setup, and all wait for the start of this process
     from collections.abc import Sequence

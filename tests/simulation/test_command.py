@@ -57,13 +57,6 @@ def test_it_is_a_module_that_python_runs(trace):
     assert json.loads(in_a_process("-m", "simulation", *words).stdout)["completed"] == 3
 
 
-def test_what_a_native_library_prints_is_no_part_of_the_result():
-    """HiGHS writes a line to the file descriptor itself in some integer programs."""
-    code = "from simulation.__main__ import claim_stdout, os; claim_stdout(); os.write(1, b'native '); print('ours')"
-    done = in_a_process("-c", code)
-    assert (done.stdout, done.stderr) == ("ours\n", "native ")
-
-
 def test_the_table_says_over_what_time_utilization_is_a_mean(call, trace):
     assert "Utilization is a mean over the makespan" in call(trace, "--policy", "fifo")[1]
 

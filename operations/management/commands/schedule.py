@@ -1,19 +1,21 @@
 """The scheduler's loops outside Celery: the loop of engines and the loop of rounds."""
 
 import logging
+import os
 import signal
 import threading
 from collections.abc import Callable
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 from django.db import DatabaseError, close_old_connections
 from django.utils import timezone
 
+from allocation.solvers.linear_program import divert_native_output
 from database.damage import REMEDY, is_damage, note_damage
 from operations.loops import both_turns, engine_turn, round_turn
-from operations.native_output import discard_native_output
 from scheduler_app.round.lease import holder_name, release_lease
 
 log = logging.getLogger(__name__)
@@ -37,7 +39,8 @@ class Command(BaseCommand):
         if options["once"]:
             Loop(both_turns, options["interval"]).step()
             return
-        discard_native_output()
+        with Path(os.devnull).open("wb") as nowhere:  # the log is not its place
+            divert_native_output(nowhere.fileno())
         turns = [turn for name, turn in TURNS.items() if options["only"] in (None, name)]
         _run_until_told([Loop(turn, options["interval"]) for turn in turns])
 
