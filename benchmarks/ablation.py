@@ -33,7 +33,7 @@ ROWS = {
     "**`motley`**": ("motley", None),
     "… growing at most twofold at once": ("motley:scale_up=2", None),
     "… each job's own models only": ("motley:scale_up=2", "own"),
-    "… an hour of an old job counts as any": ("motley:power=1", None),
+    "… late hours count as any": ("motley:lateness=0", None),
     "… a change gains one restart": ("motley:repaid=1", None),
     "**`motley_static`**: the present alone": ("motley_static", None),
     "… all jobs count alike": ("motley_static:short_first=0", None),

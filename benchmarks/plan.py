@@ -83,8 +83,8 @@ def _measured(jobs: int, gap: float, *, whole: bool) -> str:
         return f"{process_time() - began:.1f}"
     plan = solve_plan(program, gap=gap)
     seconds = process_time() - began
-    ones, none, began = np.ones(jobs), np.zeros(jobs), process_time()
-    costs = find_costs_to_go(rate, usage, capacity, steps=steps, weight=ones, age_s=none, ends_s=ends_s)
+    ones, began = np.ones(jobs), process_time()
+    costs = find_costs_to_go(rate, usage, capacity, steps=steps, weight=ones, ends_s=ends_s)
     sampled_s, below = process_time() - began, 1 - costs.bound / plan.value
     return f"{seconds:.3f} {plan.gap:.4f} {plan.iterations} {sampled_s:.3f} {below:.4f}"
 

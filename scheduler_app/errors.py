@@ -32,7 +32,7 @@ class NoStorage(SchedulerError):
 
 
 class NotReplayable(SchedulerError):
-    """The round has no snapshot."""
+    """The round has no snapshot, or its policy or a parameter of it no longer exists."""
 
     code = "not_replayable"
 

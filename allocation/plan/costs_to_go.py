@@ -25,8 +25,6 @@ MARGIN = 2.0
 """The last interval ends at this multiple of the time that all work takes, or later."""
 LONGEST_S = 366 * 24 * HOUR_S
 """Latest end of the last interval."""
-NEW_H = 1.0
-"""Age in hours that is added to that of each job: hours of a new job count, too."""
 GAP = 0.01
 """Relative optimality gap of the plan: its prices need not be better known than the rates."""
 PART = 4096
@@ -57,8 +55,6 @@ def find_costs_to_go(
     *,
     steps: Floats,
     weight: Floats,
-    age_s: Floats,
-    power: float = 1.0,
     lateness: float = 0.0,
     ends_s: Floats | None = None,
     most_planned: int = MOST_PLANNED,
@@ -66,27 +62,25 @@ def find_costs_to_go(
 ) -> CostsToGo:
     r"""Find what a step of each job is worth now: by how much it lowers the cost of the plan.
 
-    The cost is the weighted sum of the jobs' mean busy dates, where an hour of a job of age A counts
-    :math:`(1 + A / 1\,\mathrm{h})^{e - 1}`: at a power e of 1 all hours count the same. With a lateness theta, later
-    hours count more: at the end E of all work (`all_work_s`) 1 + theta times as much as now, and 1 on average until
-    then. The time tau counts as :math:`\tau (1 + \theta \tau / 2 E) / (1 + \theta / 2)`.
+    The cost is the weighted sum of the jobs' mean busy dates. With a lateness theta, later hours count more: at the end
+    E of all work (`all_work_s`) 1 + theta times as much as now, and 1 on average until then. The time tau counts as
+    :math:`\tau (1 + \theta \tau / 2 E) / (1 + \theta / 2)`.
 
     Parameters
     ----------
     rate : (m, K) float, steps/s; each row has one above 0 that fits.
     usage, capacity : (n, K) and (n,) int, GPUs.
     steps, weight : (m,) float, > 0, steps that are left and what the job counts.
-    age_s : (m,) float, seconds since the job was submitted.
-    power, lateness : e, at least 1, and theta, at least 0.
+    lateness : theta, at least 0.
     ends_s : (T,) float, of the intervals; by default from a minute, doubling, until all work can be done.
     most_planned : jobs of which all are planned.
     budget : when it is spent, the prices so far count.
     """
     all_s = all_work_s(rate, usage, capacity, steps)
     ends_s = intervals_to(all_s) if ends_s is None else ends_s
-    cost, late = _costs_of_age(_counted_h(ends_s, lateness, max(all_s, FIRST_S)), age_s, power)
-    program = PlanProgram.of(rate, usage, capacity, ends_s, steps=steps, weight=weight, cost_h=cost, late_h=late)
-    order = _by_length(rate, usage, steps, weight, age_s)
+    *cost_h, late_h = _counted_h(ends_s, lateness, max(all_s, FIRST_S)).tolist()
+    program = PlanProgram.of(rate, usage, capacity, ends_s, steps=steps, weight=weight, cost_h=cost_h, late_h=late_h)
+    order = _by_length(rate, usage, steps, weight)
     sample, count = _sample(order, most_planned)
     plan = solve_plan(_of_rows(program, sample, count), gap=GAP, budget=budget)
     alpha, bound = np.empty(len(order)), plan.bound
@@ -122,18 +116,11 @@ def _counted_h(ends_s: Floats, lateness: float, all_s: float) -> Floats:
     return hours
 
 
-def _costs_of_age(counted_h: Floats, age_s: Floats, power: float) -> tuple[Floats, Floats]:
-    """Cost (m, T) of work in each interval, and (m,) of work after the last one, from now on."""
-    age_h = NEW_H + age_s[:, None] / HOUR_S
-    cost = ((age_h + counted_h) ** power - age_h**power) / (power * NEW_H ** (power - 1))
-    return cost[:, :-1], cost[:, -1]
-
-
-def _by_length(rate: Floats, usage: Ints, steps: Floats, weight: Floats, age_s: Floats) -> Ints:
+def _by_length(rate: Floats, usage: Ints, steps: Floats, weight: Floats) -> Ints:
     """Rows by their fewest GPUs, then by least time over weight: the same, in whatever order the jobs are."""
     fewest = np.where(rate > 0, usage.sum(axis=0), np.inf).min(axis=1)
     least_s = steps / rate.max(axis=1)
-    order: Ints = np.lexsort([*rate.T, steps, weight, age_s, least_s / weight, fewest])
+    order: Ints = np.lexsort([*rate.T, steps, weight, least_s / weight, fewest])
     return order
 
 

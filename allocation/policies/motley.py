@@ -39,9 +39,6 @@ PLANNING = 0.5
 def motley(
     problem: Problem,
     *,
-    power: Annotated[
-        float, Range(1, 4, "power of completion times whose sum is to be least: 1 the mean, more also the last jobs")
-    ] = 1.25,
     lateness: Annotated[
         float, Range(0, 10, "by how much more an hour counts at the end of all work than now: more shortens the tail")
     ] = 2.0,
@@ -72,24 +69,22 @@ def motley(
         & \textstyle \sum_k X_{ik} \le 1                      && \forall i \quad\text{(one configuration)} \\
         & \textstyle \sum_i \sum_k u_{jk} X_{ik} \le c_j      && \forall j \quad\text{(capacity)}
 
-    **Costs to go.** Alpha is what a step of the job is worth now: by how much it lowers the sum of completion times to
-    the power e, with the GPUs that it frees later for others. It is the dual of the work of the job in a linear program
-    over time, with intervals t that double in length, L, up to the end of all work (`allocation.plan.program`):
+    **Costs to go.** Alpha is what a step of the job is worth now: by how much it lowers the sum of completion times,
+    with the GPUs that it frees later for others. It is the dual of the work of the job in a linear program over time,
+    with intervals t that double in length, L, up to the end of all work (`allocation.plan.program`):
 
     .. math::
-        \min_{x \ge 0}\ \textstyle\sum_i \omega_i \sum_{tk} \frac{(1 + A_i + \tau'_t)^e - (1 + A_i)^e}{e}\,
-        \frac{T'_{ik}}{S_i} x_{ikt} \quad\text{s.t.}\quad
+        \min_{x \ge 0}\ \textstyle\sum_i \omega_i \sum_{tk} \tau'_t \frac{T'_{ik}}{S_i} x_{ikt} \quad\text{s.t.}\quad
         & \textstyle \sum_k x_{ikt} \le L_t                        && \forall i, t \quad\text{(time)} \\
         & \textstyle \sum_{kt} \frac{T'_{ik}}{S_i} x_{ikt} = 1     && \forall i \quad\text{(work)} \\
         & \textstyle \sum_{ik} u_{jk} x_{ikt} \le c_j L_t          && \forall j, t \quad\text{(capacity)}
 
-    A is the age and tau the middle of an interval, in hours. Later hours count more, 1 + theta times as much at the end
-    E of all work as now, and 1 on average until then: tau' = tau (1 + theta tau / 2E) / (1 + theta / 2). T' are rates
-    less the time of one restart, where the configuration is not held: T' = T S / (S + T R). So a job that gains little
-    from more GPUs gets them when they are cheap, and one that would have to run alone at the end runs sooner, the more
-    so the higher theta is. The plan knows nothing of jobs to come, and would put off long jobs for a quiet that never
-    comes: a power above 1 counters that, because an hour counts more the older the job is. Of more than `planned` jobs
-    so many stand for all others; each job answers the prices of that plan for itself.
+    Tau is the middle of an interval, in hours. Later hours count more, 1 + theta times as much at the end E of all work
+    as now, and 1 on average until then: tau' = tau (1 + theta tau / 2E) / (1 + theta / 2). T' are rates less the time
+    of one restart, where the configuration is not held: T' = T S / (S + T R). So a job that gains little from more GPUs
+    gets them when they are cheap, and one that would have to run alone at the end runs sooner, the more so the higher
+    theta is. Of more than `planned` jobs so many stand for all others; each job answers the prices of that plan for
+    itself.
 
     **A round.** A restart costs its part l of the time until the job completes or changes again, b times where a
     running job changes its configuration; a job that would be stopped would pay it later (s). It is expected to change
@@ -131,8 +126,7 @@ def motley(
     :math:`V / \beta` [3]_: `fairness` trades backlog against completion time. The queue Z of a job that waits grows
     without bound while the value of others is bounded, so that no job waits forever.
 
-    Prices are hours of others for each GPU-hour; an hour of a new job counts 1 on average until the end of all work,
-    and (1 + A) to the power e - 1 later.
+    Prices are hours of others for each GPU-hour; an hour counts 1 on average until the end of all work.
 
     Parameters
     ----------
@@ -141,7 +135,7 @@ def motley(
         locked (m,), S = remaining_steps (m,), R = restart_s (m,) seconds, attained_gpu_s, g = base_gpus, p = base_rate
         (m,), A = age_s, isolated_s (m,), Q = team_backlog_s (m,), most_replicas (m,) that jobs of its workload ever
         had.
-    power, lateness, horizon_s, repaid : e, theta, H and b.
+    lateness, horizon_s, repaid : theta, H and b.
     fairness, rho_max : beta, and from where Z counts.
     patience, lease_growth : c, and growth of leases.
     scale_up, planned, gap, time_limit_s : limit of growth, jobs of the plan, relative optimality gap, seconds.
@@ -163,7 +157,7 @@ def motley(
        section 4.5 (drift plus penalty, virtual queues).
     """
     budget = TimeBudget.of(problem).at_most(time_limit_s)
-    values = PlanValues(power, lateness, horizon_s, repaid, fairness, rho_max, planned)
+    values = PlanValues(lateness, horizon_s, repaid, fairness, rho_max, planned)
     rules = ReservationRules(patience, lease_growth, horizon_s, by_team=fairness > 0)
     gain = partial(_gain, x=values, budget=TimeBudget.after(PLANNING * budget.left_s()))
     return assign_beside_reservations(problem, gain, rules, scale_up=scale_up, gap=gap, budget=budget)
@@ -173,7 +167,6 @@ def motley(
 class PlanValues:
     """Parameters of the value of a configuration."""
 
-    power: float = 1.25
     lateness: float = 2.0
     horizon_s: float = 900.0
     repaid: float = 2.0
@@ -220,9 +213,9 @@ def _unchanged_s(problem: Problem) -> float:
     return float(where(problem.held >= 0, problem.held_s, problem.age_s).min(initial=inf))
 
 
-def plan_ahead(problem: Problem, *, power: float, lateness: float, horizon_s: float, planned: int) -> CostsToGo:
+def plan_ahead(problem: Problem, *, lateness: float, horizon_s: float, planned: int) -> CostsToGo:
     """Plan by which a round of these parameters decides: prices and load of the hours to come."""
-    x = PlanValues(power=power, lateness=lateness, horizon_s=horizon_s, planned=planned)
+    x = PlanValues(lateness=lateness, horizon_s=horizon_s, planned=planned)
     steps = maximum(left_s(problem, horizon_s), LEAST_S) * problem.rate.max(axis=1)
     return _plan(problem, steps, problem.held[:, None] == arange(problem.rate.shape[1]), x, UNLIMITED)
 
@@ -237,8 +230,6 @@ def _plan(problem: Problem, steps: Floats, held: Bools, x: PlanValues, budget: T
         problem.capacity,
         steps=steps,
         weight=problem.job_weight,
-        age_s=problem.age_s,
-        power=x.power,
         lateness=x.lateness,
         most_planned=x.planned,
         budget=budget,

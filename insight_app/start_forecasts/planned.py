@@ -16,7 +16,7 @@ from scheduler_app.policy.settings import with_defaults
 
 log = logging.getLogger(__name__)
 
-OF_PLAN = ("power", "lateness", "horizon_s", "planned")
+OF_PLAN = ("lateness", "horizon_s", "planned")
 """Parameters of the policy that its plan takes."""
 
 

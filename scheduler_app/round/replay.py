@@ -4,7 +4,8 @@ import numpy as np
 
 from allocation.decision import Status
 from allocation.plan_round import Plan
-from scheduler_app.errors import NotReplayable
+from allocation.policies.parameters import InvalidParameter
+from scheduler_app.errors import NoSuchPolicy, NotReplayable
 from scheduler_app.models import Round
 from scheduler_app.round.archive import Archived, archive_of
 from scheduler_app.round.run_round import decide
@@ -23,7 +24,12 @@ def replay_round(number: int) -> tuple[Archived, Plan, bool]:
         )
     limited = archived.plan.decision.status == Status.LIMIT
     snapshot = archived.snapshot if limited else archived.snapshot.without_limit()
-    again = decide(snapshot, archived.policy, archived.parameters)
+    try:
+        again = decide(snapshot, archived.policy, archived.parameters)
+    except (NoSuchPolicy, InvalidParameter) as error:
+        raise NotReplayable(
+            f"Round {number} was decided by a policy or a parameter of an earlier release: {error}"
+        ) from error
     return archived, again, same_plan(archived.plan, again)
 
 

@@ -20,12 +20,11 @@ def crowd(jobs: int, seed: int = 0) -> dict[str, np.ndarray]:
         "rate": rate,
         "steps": 10 ** rng.uniform(2, 5, jobs),
         "weight": rng.uniform(0.5, 2, jobs),
-        "age_s": rng.uniform(0, 1e5, jobs),
     }
 
 
 def found(jobs: dict[str, np.ndarray], **options: object):
-    columns = {"age_s": np.zeros(len(jobs["steps"]))} | jobs
+    columns = dict(jobs)
     return find_costs_to_go(columns.pop("rate"), USAGE, CAPACITY, **columns, **options)
 
 

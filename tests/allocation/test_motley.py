@@ -29,8 +29,7 @@ class Formula:
         steps = self.left_s * best
         moves_s = np.where(np.arange(len(problem.nodes)) == problem.held[:, None], 0, problem.restart_s[:, None])
         rate = problem.rate * steps[:, None] / (steps[:, None] + problem.rate * moves_s)
-        of_all = {"steps": steps, "weight": problem.job_weight, "age_s": problem.age_s, "power": 1.25}
-        of_all["lateness"] = 2
+        of_all = {"steps": steps, "weight": problem.job_weight, "lateness": 2}
         self.a = HOUR_S * find_costs_to_go(rate, problem.usage, problem.capacity, **of_all).alpha
 
     def value(self, assignment):
@@ -151,7 +150,7 @@ def test_a_long_job_does_not_wait_forever_for_short_ones():
 def test_prices_are_hours_that_others_wait_for_a_gpu_hour():
     """Of five jobs of an hour on one GPU, all are done sooner by what one GPU-hour more does at once."""
     problem = Problem.of(np.ones((5, 1)), [[1]], [1], remaining_steps=[3600] * 5)
-    assert 4 < motley(problem, power=1).prices[0] < 7
+    assert 4 < motley(problem).prices[0] < 7
 
 
 def test_at_the_time_limit_the_best_feasible_assignment_counts(monkeypatch):

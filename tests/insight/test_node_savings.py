@@ -119,8 +119,8 @@ def test_beside_it_stands_what_the_newest_run_of_the_lab_found_that_changed_only
     [
         ({}, {"policy": "fifo"}),
         ({}, {"policy": "gone"}),
-        ({}, {"policy": "motley:power=2"}),
-        ({"power": 2}, {"policy": "motley"}),
+        ({}, {"policy": "motley:lateness=1"}),
+        ({"lateness": 1}, {"policy": "motley"}),
         ({}, {"nodes": {"t4": 2}}),
         ({}, {"finished_at": timedelta(days=-29)}),
         ({}, {"span_h": None}),
@@ -139,8 +139,8 @@ def test_a_run_that_cannot_be_compared_stands_not_beside_prices(
 
 
 def test_a_run_under_the_parameters_of_the_setting_stands_beside_prices(cluster: Lab) -> None:
-    cluster.policy("motley", round_s=3600, power=2)
-    run = simulated(cluster, "root", after_h=2.0, policy="motley:power=2.0")
+    cluster.policy("motley", round_s=3600, lateness=1)
+    run = simulated(cluster, "root", after_h=2.0, policy="motley:lateness=1.0")
     assert more_t4(cluster) == (run.pk, pytest.approx(20), "")
 
 

@@ -7,6 +7,7 @@ from django.apps import apps
 
 from insight_app.models import LabRun, PolicyGuard
 from scheduler_app.models import PolicySetting, Round
+from scheduler_app.policy.settings import restore_policy
 from scheduler_app.round.archive import archive_of, pack
 from scheduler_app.round.replay import replay_round
 from tests.service_lab import Lab
@@ -35,6 +36,19 @@ def test_settings_and_rounds_are_renamed_and_an_archived_round_is_still_replayed
     assert (current.policy, current.parameters["short_first"], record.policy) == ("motley_static", 0.5, "motley_static")
     archived, _, same = replay_round(record.number)
     assert (archived.policy, same) == ("motley_static", True)
+
+
+def test_a_setting_loses_the_parameter_that_its_policy_no_longer_has(lab: Lab) -> None:
+    lab.policy("motley", lateness=3)
+    current = PolicySetting.objects.current()
+    current.parameters["power"] = 1.25
+    current.save()
+    lab.policy("sia", power=-0.25)
+    import_module("scheduler_app.migrations.0004_motley_without_power").drop_power(apps, None)
+    current.refresh_from_db()
+    restore_policy(current, actor=None)
+    assert PolicySetting.objects.current().parameters["lateness"] == 3
+    assert PolicySetting.objects.get(policy="sia").parameters["power"] == -0.25
 
 
 def test_runs_of_the_lab_and_what_they_predicted_are_renamed(lab: Lab) -> None:

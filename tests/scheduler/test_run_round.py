@@ -26,6 +26,7 @@ from jobs_app.models import Attempt, Job
 from scheduler_app.errors import NotReplayable
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.policy.settings import choose_policy
+from scheduler_app.round.archive import archive_of, pack
 from scheduler_app.round.dispatch import dispatch
 from scheduler_app.round.lease import acquire_lease, open_round
 from scheduler_app.round.replay import replay_round
@@ -217,6 +218,19 @@ def test_a_round_is_replayed_that_was_kept_before_a_column_existed(lab: Lab) -> 
     np.savez_compressed(older, **kept)
     Round.objects.update(archive=older.getvalue())
     assert replay_round(record.number)[2]
+
+
+def test_a_round_of_a_parameter_that_is_gone_is_not_replayed_and_says_which(lab: Lab) -> None:
+    lab.node("n1", gpus=1)
+    lab.submit(UNTIL_LET_GO)
+    lab.tick()
+    record = Round.objects.get()
+    archived = archive_of(record)
+    assert archived is not None
+    older = pack("motley", {"power": 1.25}, archived.snapshot, archived.plan)
+    Round.objects.update(archive=older, policy="motley", started_at=record.started_at - timedelta(seconds=1))
+    with pytest.raises(NotReplayable, match="power"):
+        replay_round(record.number)
 
 
 def test_a_failed_round_cannot_be_replayed(failed_round: None) -> None:
