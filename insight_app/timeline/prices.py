@@ -1,7 +1,7 @@
 """Prices of each GPU type over the time of a timeline: those of past rounds, and those that the plan expects."""
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from allocation.policies import prices_in_hours
@@ -17,6 +17,8 @@ MOST_ROUNDS = 3_000
 """Of more rounds some stand for all."""
 CHEAPER = 0.5
 """Part of the planned price of now below which a GPU counts as cheap."""
+SOON = timedelta(minutes=1)
+"""An interval of which less is left is over when its price is read."""
 
 
 class TypePrice(NamedTuple):
@@ -79,7 +81,7 @@ def cheap_later(prices: Sequence[TypePrice]) -> list[CheapLater]:
     """Of each GPU type whose planned price of now is told in words, sorted by name."""
     planned: dict[str, list[TypePrice]] = {}
     for one in prices:
-        if one.planned:
+        if one.planned and one.until - one.since >= SOON:
             planned.setdefault(one.gpu_type, []).append(one)
     return [_cheap_later(name, planned[name]) for name in sorted(planned) if is_told(planned[name][0].price)]
 

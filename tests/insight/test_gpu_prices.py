@@ -121,6 +121,8 @@ def test_a_type_is_cheap_from_when_its_price_has_halved() -> None:
     assert cheap_later(found) == [CheapLater("t4", 3.0, NOW + 2 * HOUR, 0.4)]
     assert cheap_later(found[:2]) == [CheapLater("t4", 3.0, None, None)]
     assert cheap_later([TypePrice("t4", NOW, NOW + HOUR, 3.0, planned=False)]) == []
+    over_soon = TypePrice("t4", NOW - HOUR, NOW - HOUR + timedelta(seconds=59), 9.0, planned=True)
+    assert cheap_later([over_soon, *found]) == cheap_later(found), "a change within the same minute is none"
     assert cheap_later([TypePrice("t4", NOW, NOW + HOUR, 0.0, planned=True)]) == [], "an hour costs nobody any"
 
 
