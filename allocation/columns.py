@@ -67,7 +67,7 @@ class Column:
         """Whether it has no fault, by its least and its largest entry alone: those of an array with a NaN are NaN."""
         if self.dtype is np.bool_ or not array.size:
             return True
-        low, high = array.min(), array.max()
+        low, high = np.minimum.reduce(array, axis=None), np.maximum.reduce(array, axis=None)
         return bool(
             self.least <= low <= high <= self.most
             and (low > 0 or not self.positive)

@@ -245,10 +245,11 @@ class Problem:
             given = {"base_gpus": base_gpus, "base_rate": base_rate, **given}
         return cls(**dict.fromkeys(_COLUMNS, _BLANK) | given, sharing=sharing)
 
-    @property
+    @cached_property
     def gpus(self) -> Ints:
         """Total GPUs of each configuration (K,)."""
         total: Ints = self.usage.sum(axis=0)
+        total.setflags(write=False)
         return total
 
     @property
@@ -283,6 +284,17 @@ class Problem:
         columns = {f.name: getattr(self, f.name) for f in fields(self)}
         by_job = {name: columns[name][kept] for name, column in _COLUMNS.items() if column.axes.startswith("m")}
         return type(self)(**columns | by_job | {"sharing": self.sharing and self.sharing.subset(kept)})
+
+    def changed(self, **columns: npt.ArrayLike) -> Self:
+        """Give the same round with other values in these columns: they alone are read anew, and rows are checked."""
+        sizes = sizes_of(_COLUMNS, {"rate": self.rate, "usage": self.usage})
+        known = {f.name: getattr(self, f.name) for f in fields(self)}
+        other = object.__new__(type(self))
+        for name, value in (known | columns).items():
+            array = _COLUMNS[name].read(name, value, sizes) if name in columns else value
+            object.__setattr__(other, name, array)
+        other._check_rows()
+        return other
 
     def _check_rows(self) -> None:
         K = len(self.nodes)

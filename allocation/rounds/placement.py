@@ -462,7 +462,10 @@ class _Placement:
 
     def _choose(self, i: int, node: int, count: int) -> Ints:
         """GPUs of a node without an owner: first those that the job holds, then vacant ones, then the fastest."""
-        idle = self.on_node[node][self.owner[self.on_node[node]] < 0]
+        there = self.on_node[node]
+        idle = there[self.owner[there] < 0]
+        if idle.size == count:
+            return idle
         slow, held = self.inventory.slow_class[idle], self.inventory.holder[idle] == i
         order = np.lexsort((idle, slow, ~self.inventory.vacant[idle], ~held))
         chosen: Ints = idle[order[:count]]
