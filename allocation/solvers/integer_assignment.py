@@ -302,9 +302,10 @@ def _by_highs(separable: SeparableProblem, *, gap: float, time_limit_s: float) -
     """Integer program by HiGHS: a column for each job, and the bound."""
     i, k = (separable.value > 0).nonzero()
     m = len(separable.value)
-    once = scipy.sparse.csr_array((np.ones(i.size), (i, np.arange(i.size))), shape=(m, i.size))
-    rows = scipy.sparse.vstack([once, scipy.sparse.csr_array(separable.usage[:, k].astype(float))])
-    limits = np.concatenate([np.ones(m), separable.capacity])
+    rows, limits = scipy.sparse.csr_array(separable.usage[:, k].astype(float)), separable.capacity
+    if i.size > np.unique(i).size:
+        once = scipy.sparse.csr_array((np.ones(i.size), (i, np.arange(i.size))), shape=(m, i.size))
+        rows, limits = scipy.sparse.vstack([once, rows]), np.concatenate([np.ones(m), limits])
     whole = np.ones(i.size, dtype=np.int64)
     worth = separable.value[i, k]
     found = maximize(worth, rows, limits, most=1, integrality=whole, time_limit_s=time_limit_s, gap=gap)
