@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from operations.native_output import discard_native_output
+
 wsgi_app = "config.wsgi"
 worker_class = "gthread"
 umask = 0o077
@@ -20,3 +22,4 @@ def pre_fork(server: Any, worker: Any) -> None:
 
 def post_fork(server: Any, worker: Any) -> None:
     worker.sockets = [worker.sockets[worker.place % len(worker.sockets)]]
+    discard_native_output()
