@@ -220,9 +220,7 @@ class Problem:
             value = getattr(self, name)
             array = column.blank(sizes) if value is _BLANK else column.read(name, value, sizes)
             object.__setattr__(self, name, array if column.axes else array.item())
-        self._check_rows()
-        if self.sharing is not None:
-            self.sharing.check_fits(sizes, self.held)
+        self._check_rows(sizes)
 
     @classmethod
     def of(
@@ -290,13 +288,15 @@ class Problem:
         sizes = sizes_of(_COLUMNS, {"rate": self.rate, "usage": self.usage})
         known = {f.name: getattr(self, f.name) for f in fields(self)}
         other = object.__new__(type(self))
-        for name, value in (known | columns).items():
-            array = _COLUMNS[name].read(name, value, sizes) if name in columns else value
-            object.__setattr__(other, name, array)
-        other._check_rows()
+        for name, value in known.items():
+            object.__setattr__(other, name, value)
+        for name, value in columns.items():
+            array = _COLUMNS[name].read(name, value, sizes)
+            object.__setattr__(other, name, array if _COLUMNS[name].axes else array.item())
+        other._check_rows(sizes)
         return other
 
-    def _check_rows(self) -> None:
+    def _check_rows(self, sizes: Mapping[str, int]) -> None:
         K = len(self.nodes)
         too_large = (self.usage > self.capacity[:, None]).any(axis=0)
         refuse("held", self.held >= K, "names no configuration")
@@ -304,6 +304,8 @@ class Problem:
         refuse("rate", (self.rate[:, too_large] > 0).any(axis=1), "is valid in a configuration beyond the capacity")
         refuse("rate", self.rate.max(axis=1, initial=0) <= 0, "has no valid configuration")
         refuse("usage", (self.usage.sum(axis=0) == 0), "is a configuration without GPUs")
+        if self.sharing is not None:
+            self.sharing.check_fits(sizes, self.held)
 
 
 DECIMALS = 9
