@@ -6,6 +6,7 @@ r"""Integer assignment of one configuration per job: Lagrangian dual, primal heu
 
 The Lagrangian dual (`allocation.solvers.lagrangian_dual`) bounds the value. The primal heuristic repairs the jobs'
 responses at the best prices and fills up the capacity left; its optimality gap to the bound is certified.
+Of up to 200 jobs that can use one GPU type each, dynamic programming tells whether HiGHS could find more.
 `assign_with_incumbents` is the entrance for policies: locked jobs, a tie-break for incumbents, a scale-up limit.
 """
 
