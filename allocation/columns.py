@@ -46,8 +46,10 @@ class Column:
             raise InvalidProblem(name, f"has shape {array.shape}, not {shape}")
 
     def blank(self, sizes: Mapping[str, int]) -> npt.NDArray[Any]:
-        """Return the default in the column's shape, broadcast from one element."""
-        return np.broadcast_to(np.array(self.default).astype(self.dtype), self._shape(sizes))
+        """Return the default in the column's shape, as a read-only array."""
+        array: npt.NDArray[Any] = np.full(self._shape(sizes), self.default, dtype=self.dtype)
+        array.setflags(write=False)
+        return array
 
     def _shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         return tuple(sizes[axis] if axis in sizes else int(axis) for axis in self.axes)
@@ -67,7 +69,7 @@ class Column:
         """Whether it has no fault, by its least and its largest entry alone: those of an array with a NaN are NaN."""
         if self.dtype is np.bool_ or not array.size:
             return True
-        low, high = array.min(), array.max()
+        low, high = np.minimum.reduce(array, axis=None), np.maximum.reduce(array, axis=None)
         return bool(
             self.least <= low <= high <= self.most
             and (low > 0 or not self.positive)

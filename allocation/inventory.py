@@ -139,6 +139,8 @@ class Inventory:
         """GPUs of these that each of the nodes can serve to job i with so many CPUs and MiB."""
         if self.node_least is None:
             each = float(self.cpus_per_gpu[i]), float(self.memory_per_gpu_mib[i])
+            if each == (0.0, 0.0):
+                return np.maximum(gpus, 0)
             return servable_gpus(gpus, cpus, memory_mib, cpus_per_gpu=each[0], memory_per_gpu_mib=each[1])
         booked = self.booked(np.full(len(nodes), i), nodes, np.full(len(nodes), goes_on))
         return servable_gpus(gpus, cpus, memory_mib, cpus_per_gpu=booked[0], memory_per_gpu_mib=booked[1])

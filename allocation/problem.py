@@ -220,9 +220,7 @@ class Problem:
             value = getattr(self, name)
             array = column.blank(sizes) if value is _BLANK else column.read(name, value, sizes)
             object.__setattr__(self, name, array if column.axes else array.item())
-        self._check_rows()
-        if self.sharing is not None:
-            self.sharing.check_fits(sizes, self.held)
+        self._check_rows(sizes)
 
     @classmethod
     def of(
@@ -245,10 +243,11 @@ class Problem:
             given = {"base_gpus": base_gpus, "base_rate": base_rate, **given}
         return cls(**dict.fromkeys(_COLUMNS, _BLANK) | given, sharing=sharing)
 
-    @property
+    @cached_property
     def gpus(self) -> Ints:
         """Total GPUs of each configuration (K,)."""
         total: Ints = self.usage.sum(axis=0)
+        total.setflags(write=False)
         return total
 
     @property
@@ -284,7 +283,20 @@ class Problem:
         by_job = {name: columns[name][kept] for name, column in _COLUMNS.items() if column.axes.startswith("m")}
         return type(self)(**columns | by_job | {"sharing": self.sharing and self.sharing.subset(kept)})
 
-    def _check_rows(self) -> None:
+    def changed(self, **columns: npt.ArrayLike) -> Self:
+        """Give the same round with other values in these columns: they alone are read anew, and rows are checked."""
+        sizes = sizes_of(_COLUMNS, {"rate": self.rate, "usage": self.usage})
+        known = {f.name: getattr(self, f.name) for f in fields(self)}
+        other = object.__new__(type(self))
+        for name, value in known.items():
+            object.__setattr__(other, name, value)
+        for name, value in columns.items():
+            array = _COLUMNS[name].read(name, value, sizes)
+            object.__setattr__(other, name, array if _COLUMNS[name].axes else array.item())
+        other._check_rows(sizes)
+        return other
+
+    def _check_rows(self, sizes: Mapping[str, int]) -> None:
         K = len(self.nodes)
         too_large = (self.usage > self.capacity[:, None]).any(axis=0)
         refuse("held", self.held >= K, "names no configuration")
@@ -292,6 +304,8 @@ class Problem:
         refuse("rate", (self.rate[:, too_large] > 0).any(axis=1), "is valid in a configuration beyond the capacity")
         refuse("rate", self.rate.max(axis=1, initial=0) <= 0, "has no valid configuration")
         refuse("usage", (self.usage.sum(axis=0) == 0), "is a configuration without GPUs")
+        if self.sharing is not None:
+            self.sharing.check_fits(sizes, self.held)
 
 
 DECIMALS = 9

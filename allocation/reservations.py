@@ -23,7 +23,7 @@ References
    Scheduling the IBM SP2 with Backfilling".
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
@@ -56,7 +56,7 @@ class Reservations:
     def fixed(self, problem: Problem) -> Problem:
         """The problem in which what is reserved is held and locked."""
         held = np.where(self.starts >= 0, self.starts, problem.held)
-        return replace(problem, locked=problem.locked | (self.keeps_s > 0) | (self.starts >= 0), held=held)
+        return problem.changed(locked=problem.locked | (self.keeps_s > 0) | (self.starts >= 0), held=held)
 
 
 def leases_s(problem: Problem, *, growth: float, horizon_s: float) -> Floats:

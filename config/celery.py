@@ -9,7 +9,7 @@ from typing import Any
 
 from celery import Celery
 from celery.exceptions import WorkerShutdown
-from celery.signals import after_task_publish, heartbeat_sent, setup_logging, worker_shutting_down
+from celery.signals import after_task_publish, heartbeat_sent, setup_logging, worker_init, worker_shutting_down
 from celery.worker.consumer import Consumer
 from django.conf import settings
 from django_structlog.celery.steps import DjangoStructLogInitStep
@@ -32,6 +32,14 @@ def log_as_the_web_does(loglevel: int, **signal: Any) -> None:
     """Keep our log handlers, which Celery would replace; `--loglevel` applies to Celery's own logger."""
     dictConfig(settings.LOGGING)
     logging.getLogger("celery").setLevel(loglevel)
+
+
+@worker_init.connect  # type: ignore[untyped-decorator]
+def keep_our_lines_alone(**signal: Any) -> None:
+    """Rounds solve here: what a native library prints is in no log."""
+    from allocation.solvers.linear_program import divert_native_output  # noqa: PLC0415  # loads SciPy
+
+    divert_native_output()
 
 
 class SteadyConsumer(Consumer):  # type: ignore[misc]

@@ -20,3 +20,6 @@ def pre_fork(server: Any, worker: Any) -> None:
 
 def post_fork(server: Any, worker: Any) -> None:
     worker.sockets = [worker.sockets[worker.place % len(worker.sockets)]]
+    from allocation.solvers.linear_program import divert_native_output  # noqa: PLC0415  # the parent needs no SciPy
+
+    divert_native_output()

@@ -81,6 +81,11 @@ class Phase(StrEnum):
     Sending it again is safe: an engine that may have started it all the same must see to it that one start wins.
     """
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it ran, and runs no more."""
+        return self in (Phase.ENDED, Phase.LOST)
+
 
 @dataclass(frozen=True)
 class NodeLaunch:

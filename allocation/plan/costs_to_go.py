@@ -6,7 +6,7 @@ of each group of neighbours by length and size, and every job then answers the p
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -82,7 +82,7 @@ def find_costs_to_go(
     program = PlanProgram.of(rate, usage, capacity, ends_s, steps=steps, weight=weight, cost_h=cost_h, late_h=late_h)
     order = _by_length(rate, usage, steps, weight)
     sample, count = _sample(order, most_planned)
-    plan = solve_plan(_of_rows(program, sample, count), gap=GAP, budget=budget)
+    plan = solve_plan(program.of_rows(sample, count), gap=GAP, budget=budget)
     alpha, bound = np.empty(len(order)), plan.bound
     if len(sample) == len(order):
         alpha[sample] = plan.cost_to_go
@@ -130,19 +130,6 @@ def _sample(order: Ints, most: int) -> tuple[Ints, Ints]:
     return order[(edges[:-1] + edges[1:] - 1) // 2], np.diff(edges)
 
 
-def _of_rows(program: PlanProgram, rows: Ints, count: Ints) -> PlanProgram:
-    return replace(
-        program,
-        rate=program.rate[rows],
-        steps=program.steps[rows],
-        count=count,
-        probability=program.probability[rows],
-        length_s=program.length_s[rows],
-        cost_h=program.cost_h[rows],
-        late_h=program.late_h[rows],
-    )
-
-
 def _answers(program: PlanProgram, order: Ints, prices: Floats, near: Floats) -> Iterator[tuple[Floats, float]]:
     """Costs to go per step of rows in this order, part by part, and their sum in the bound.
 
@@ -150,7 +137,7 @@ def _answers(program: PlanProgram, order: Ints, prices: Floats, near: Floats) ->
     """
     for first in range(0, len(order), PART):
         rows = order[first : first + PART]
-        some = _of_rows(program, rows, np.ones(len(rows), dtype=np.int64))
+        some = program.of_rows(rows, np.ones(len(rows), dtype=np.int64))
         alpha, value = some.late_h.copy(), some.late_h.copy()  # a row without a configuration is late
         for block in job_blocks(some):
             start = near[first : first + PART][block.rows]

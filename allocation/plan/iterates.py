@@ -37,7 +37,7 @@ class JobIterates:
     @property
     def used(self) -> Floats:
         """GPU-seconds (T, n) used."""
-        used: Floats = self._by_interval(np.matmul(self.x * self.count[:, None, None], self._u)).sum(axis=0)
+        used: Floats = self._by_interval(summed(self.x * self.count[:, None, None], self._u)).sum(axis=0)
         return used
 
     def want(self, q: int) -> Floats:
@@ -62,12 +62,12 @@ class JobIterates:
         self.z = 1 - done.sum(axis=1)
         self.alpha = np.minimum(0.5 * self.late, 1.5 * ((done * self.cost).sum(axis=1) + self.z * self.late))
         gains = self.count[:, None] * np.maximum(self.alpha[:, None] - self.cost, 0) * done
-        gpu_s = self.count[:, None] * np.matmul(self.x, self._u.sum(axis=2)[..., None])[..., 0]
+        gpu_s = self.count[:, None] * summed(self.x, self._u.sum(axis=2)[..., None])[..., 0]
         return self._by_interval(gains).sum(axis=0), self._by_interval(gpu_s).sum(axis=0)
 
     def _work(self, x: Floats) -> Floats:
         """Fraction (b, Q) of each job's work that is done in each piece, where it runs for the seconds x (b, Q, V)."""
-        done: Floats = np.matmul(x, self._f[..., None])[..., 0]
+        done: Floats = summed(x, self._f[..., None])[..., 0]
         return done
 
     def set_reduced_costs(self, p: Floats, level: float) -> None:
@@ -95,9 +95,9 @@ class JobIterates:
     def normal_matrix(self) -> tuple[Floats, Floats]:
         """Schur complement in the prices: block diagonal (T, n, n), and the matrix (T n, T n) subtracted from it."""
         self._D = self.x / self.s
-        sums = np.matmul(self._D, self._sums)
+        sums = summed(self._D, self._sums)
         self._h1, self._hf, self._hu = sums[..., 0] + self.r / self.sigma, sums[..., 1], sums[..., 2:]
-        squares = np.matmul(self._D * self._f[:, None], self._sums[..., 1:])
+        squares = summed(self._D * self._f[:, None], self._sums[..., 1:])
         a = squares[..., 1:] - (self._hf / self._h1)[..., None] * self._hu
         self._a = self._by_interval(a).reshape(len(self.z), -1)
         self._b = (squares[..., 0] - self._hf**2 / self._h1).sum(axis=1) + self.z / (self.late - self.alpha)
@@ -130,7 +130,7 @@ class JobIterates:
     def right_side(self) -> Floats:
         """The block's term (T, n) of the right-hand side of the Schur complement system."""
         x, r, z = self._to
-        sums = np.matmul(x, self._sums)
+        sums = summed(x, self._sums)
         self._time = sums[..., 0] + r
         per_h = self._time / self._h1
         self._done = sums[..., 1].sum(axis=1) + z - (self._hf * per_h).sum(axis=1)
@@ -168,6 +168,12 @@ class JobIterates:
         self.s += dual * self._ds
         self.r, self.z = self.r + primal * self._dr, self.z + primal * self._dz
         self.sigma, self.alpha = self.sigma + dual * self._dsigma, self.alpha + dual * self._dalpha
+
+
+def summed(x: Floats, weights: Floats) -> Floats:
+    """Sums (b, Q, w) of x (b, Q, V) by weights (b, V, w); of one configuration a product, many times as fast."""
+    sums: Floats = x * weights if x.shape[2] == 1 else np.matmul(x, weights)
+    return sums
 
 
 def shrink(change: Floats, value: Floats) -> float:

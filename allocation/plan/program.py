@@ -136,19 +136,28 @@ class PlanProgram:
         }
         return cls(**given | columns)
 
+    def of_rows(self, rows: Ints, count: Ints) -> Self:
+        """Give the program of some rows, each for so many jobs; what holds of all rows is not checked again."""
+        columns = {name: getattr(self, name) for name in _COLUMNS}
+        by_row = {name: columns[name][rows] for name, column in _COLUMNS.items() if column.axes.startswith("m")}
+        other = object.__new__(type(self))
+        for name, value in (columns | by_row | {"count": count}).items():
+            object.__setattr__(other, name, value)
+        return other
+
     @cached_property
     def possible(self) -> Bools:
         """Configurations (m, K) of each job that the capacity of some interval holds."""
         fits = (self.usage <= self.capacity.max(axis=1, initial=0)[:, None]).all(axis=0)
         return np.asarray((self.rate > 0) & fits)
 
-    @property
+    @cached_property
     def interval_s(self) -> Floats:
         """Length (T,) of each interval in seconds, L."""
         lengths: Floats = np.diff(self.ends_s, prepend=0)
         return lengths
 
-    @property
+    @cached_property
     def room(self) -> Floats:
         """GPU-seconds (T, n) of each interval and type, c L."""
         room: Floats = (self.capacity * self.interval_s).T

@@ -22,6 +22,8 @@ def undominated(program: PlanProgram) -> Bools:
     """
     T, u = program.rate, program.usage
     kept = program.possible.copy()
+    if kept.sum(axis=1).max(initial=0) <= 1:
+        return kept
     for j in range(len(u)):
         alone = _on(u, j)
         kept[:, alone] = _hull(np.where(kept, T, 0)[:, alone], u[j, alone])

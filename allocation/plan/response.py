@@ -64,13 +64,16 @@ def respond_to_no_prices(block: JobBlock) -> tuple[Floats, Floats]:
 
 def _tangent(block: JobBlock, cost: Floats, rows: Ints, alpha: Floats) -> tuple[Floats, Floats]:
     """Value and slope (r,) of the dual of some rows at alpha (r,); cost (b, V, Q) is that of GPUs per second."""
-    net = np.subtract.outer(alpha, 0.0)[:, None] - block.cost[rows]
-    speed = block.speed[rows]
-    gain = net[:, None, :] * speed[:, :, None] - cost[rows]
-    pick = gain.argmax(axis=1)
-    top = np.take_along_axis(gain, pick[:, None, :], axis=1)[:, 0]
+    net, speed = alpha[:, None] - block.cost[rows], block.speed[rows]
+    if speed.shape[1] == 1:  # rows of one configuration have nothing to choose
+        top = net * speed - cost[rows, 0]
+    else:
+        gain = net[:, None, :] * speed[:, :, None] - cost[rows]
+        pick = gain.argmax(axis=1)
+        top = np.take_along_axis(gain, pick[:, None, :], axis=1)[:, 0]
+        speed = np.take_along_axis(speed, pick, axis=1)
     is_run = top > 0
     length = np.where(is_run, block.length[rows], 0)
     value = alpha - (length * np.where(is_run, top, 0)).sum(axis=1)
-    slope = 1 - (length * np.take_along_axis(speed, pick, axis=1)).sum(axis=1)
+    slope = 1 - (length * speed).sum(axis=1)
     return value, slope

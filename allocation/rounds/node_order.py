@@ -123,6 +123,9 @@ class NodeClasses(NamedTuple):
     @classmethod
     def of(cls, inventory: Inventory) -> Self:
         """Steadier classes first, and the cheaper first of those that are lost as often."""
+        if inventory.node_loss_rate is None and inventory.node_price is None:
+            N = len(inventory.node_type)
+            return cls(np.zeros(N, dtype=np.int64), np.full(min(N, 1), LEAST_RATE), np.ones(min(N, 1)))
         prices = _price_classes(inventory)
         found, of_node = np.unique(np.stack([inventory.loss_class, prices]), axis=1, return_inverse=True)
         members = np.maximum(np.bincount(of_node.reshape(-1), minlength=found.shape[1]), 1)

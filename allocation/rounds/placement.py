@@ -106,8 +106,12 @@ class _Placement:
         order: NodeOrder | None = None,
         *,
         settle: bool = True,
+        like: Self | None = None,
     ) -> Self:
-        """Placement in which only rows that own GPUs have theirs and, if it is to `settle`, the rows that stay."""
+        """Placement in which only rows that own GPUs have theirs and, if it is to `settle`, the rows that stay.
+
+        What depends on the inventory alone is that of `like`, if another placement of it is given.
+        """
         m, N = len(assignment), len(inventory.node_type)
         placement = cls(
             problem=problem,
@@ -120,9 +124,9 @@ class _Placement:
             free_by_class=inventory.by_slow_class(np.ones(len(inventory.gpu_node), dtype=np.bool_)),
             cpus=inventory.node_cpus.astype(float),
             memory_mib=inventory.node_memory_mib.astype(float),
-            sizes=np.bincount(inventory.holder[inventory.holder >= 0], minlength=m),
-            held=_Groups.of(inventory.holder, m),
-            on_node=_Groups.of(inventory.gpu_node, N),
+            sizes=like.sizes if like else np.bincount(inventory.holder[inventory.holder >= 0], minlength=m),
+            held=like.held if like else _Groups.of(inventory.holder, m),
+            on_node=like.on_node if like else _Groups.of(inventory.gpu_node, N),
             order=order,
             demands=_books_of(inventory, assignment),
         )
@@ -177,6 +181,8 @@ class _Placement:
     def _fill_by_size(self, rows: Ints) -> None:
         """Place the largest gang first."""
         rows = np.sort(rows[~self.has[rows]])
+        if not rows.size:
+            return
         gangs = self.problem.gpus[self.assignment[rows]]
         for gang in np.unique(gangs)[::-1]:
             for rivals in self._rivals(rows[gangs == gang]):
@@ -325,7 +331,9 @@ class _Placement:
 
     def _with(self, owner: Ints) -> "_Placement":
         """Placement of the same assignment in which these own the GPUs (G,)."""
-        return _Placement.start(self.problem, self.assignment, self.inventory, owner, self.order, settle=False)
+        return _Placement.start(
+            self.problem, self.assignment, self.inventory, owner, self.order, settle=False, like=self
+        )
 
     def _idle_of(self, nodes: Bools) -> dict[int, list[int]]:
         """GPUs of these nodes (N,) without an owner, by node, to be popped: vacant ones first, then the fastest."""
@@ -462,7 +470,10 @@ class _Placement:
 
     def _choose(self, i: int, node: int, count: int) -> Ints:
         """GPUs of a node without an owner: first those that the job holds, then vacant ones, then the fastest."""
-        idle = self.on_node[node][self.owner[self.on_node[node]] < 0]
+        there = self.on_node[node]
+        idle = there[self.owner[there] < 0]
+        if idle.size == count:
+            return idle
         slow, held = self.inventory.slow_class[idle], self.inventory.holder[idle] == i
         order = np.lexsort((idle, slow, ~self.inventory.vacant[idle], ~held))
         chosen: Ints = idle[order[:count]]

@@ -31,8 +31,11 @@ def relabelled(owner: Ints, inventory: Inventory, stays: Bools, locked: Bools) -
     .. [1] Tesserae, arXiv 2508.04953 (placement with few migrations as a matching of nodes).
     """
     new, weight = owner.copy(), np.where(locked, len(stays), 1) * stays
-    here, there = (_jobs_on(of, inventory, stays) for of in (owner, inventory.holder))
-    changed = np.array([here[v] != there[v] for v in range(len(inventory.node_type))], dtype=np.bool_)
+    changed = np.zeros(len(inventory.node_type), dtype=np.bool_)
+    changed[inventory.gpu_node[owner != inventory.holder]] = True
+    here, there = (_jobs_on(of, inventory, stays, changed) for of in (owner, inventory.holder))
+    for v in np.flatnonzero(changed).tolist():
+        changed[v] = here[v] != there[v]
     for nodes in _equal_nodes(inventory, changed):
         gain = _kept([here[v] for v in nodes.tolist()], [there[v] for v in nodes.tolist()], weight)
         contents, places = scipy.optimize.linear_sum_assignment(gain, maximize=True)
@@ -42,10 +45,10 @@ def relabelled(owner: Ints, inventory: Inventory, stays: Bools, locked: Bools) -
     return new
 
 
-def _jobs_on(of: Ints, inventory: Inventory, stays: Bools) -> dict[int, Counter[int]]:
-    """Number of GPUs of each job that stays, by node."""
+def _jobs_on(of: Ints, inventory: Inventory, stays: Bools, among: Bools) -> dict[int, Counter[int]]:
+    """Number of GPUs of each job that stays, by node, among these nodes (N,)."""
     found = defaultdict[int, Counter[int]](Counter)
-    counted = (of >= 0) & stays[of]
+    counted = (of >= 0) & stays[of] & among[inventory.gpu_node]
     for node, i in zip(inventory.gpu_node[counted].tolist(), of[counted].tolist(), strict=True):
         found[node][i] += 1
     return found
@@ -54,6 +57,8 @@ def _jobs_on(of: Ints, inventory: Inventory, stays: Bools) -> dict[int, Counter[
 def _equal_nodes(inventory: Inventory, among: Bools) -> Iterator[Ints]:
     """Groups of interchangeable nodes (N,): equal in type, size, CPUs, memory, slow GPUs, sets and domain."""
     chosen = np.flatnonzero(among)
+    if chosen.size < 2:
+        return
     gpus = np.bincount(inventory.gpu_node, minlength=len(among))
     slow = inventory.by_slow_class(np.ones(len(inventory.gpu_node), dtype=np.bool_)).T
     more = [*slow, *([] if inventory.node_sets is None else inventory.node_sets), *inventory.domains]

@@ -6,6 +6,7 @@ r"""Integer assignment of one configuration per job: Lagrangian dual, primal heu
 
 The Lagrangian dual (`allocation.solvers.lagrangian_dual`) bounds the value. The primal heuristic repairs the jobs'
 responses at the best prices and fills up the capacity left; its optimality gap to the bound is certified.
+Of up to 200 jobs that can use one GPU type each, dynamic programming tells whether HiGHS could find more.
 `assign_with_incumbents` is the entrance for policies: locked jobs, a tie-break for incumbents, a scale-up limit.
 """
 
@@ -25,6 +26,8 @@ from allocation.types import Bools, Floats, Ints
 
 SMALL = 200
 """Up to so many jobs HiGHS proves optimality in a few hundredths of a second."""
+MOST_STEPS = 2_000_000
+"""Columns times GPUs beyond which dynamic programming takes longer than HiGHS."""
 MOST_CHOICES = 200_000
 """Feasible columns beyond which HiGHS works for minutes before it looks at its time limit."""
 GOLDEN = (5**0.5 - 1) / 2
@@ -105,11 +108,20 @@ def oldest_first(problem: Problem, decision: Decision) -> Decision:
     if value is None or assignment is None:
         return decision
     own = np.where(problem.locked, np.arange(len(value)), -1)
-    alike = np.unique(np.column_stack([value, problem.held, own]), axis=0, return_inverse=True)[1]
+    alike = _labels(np.column_stack([value, problem.held, own]))
     worth = np.where(assignment >= 0, np.take_along_axis(value, assignment[:, None], axis=1)[:, 0], -np.inf)
     ordered = np.empty_like(assignment)
     ordered[np.lexsort((-problem.age_s, alike))] = assignment[np.lexsort((-worth, alike))]
     return replace(decision, assignment=ordered)
+
+
+def _labels(rows: Floats) -> Ints:
+    """A number (m,) for each row, the same for equal rows."""
+    order = np.lexsort(rows.T)
+    ordered = rows[order]
+    labels = np.empty(len(rows), dtype=np.int64)
+    labels[order] = np.append(0, (ordered[1:] != ordered[:-1]).any(axis=1).cumsum())[: len(rows)]
+    return labels
 
 
 def allowed(problem: Problem, scale_up: float) -> Bools:
@@ -155,6 +167,8 @@ def solve_assignment(
     if len(value) > SMALL and bound - worth > near * abs(objective(worth)):
         columns = max(columns, _filled(separable, _rounded(priced.mix), priced.prices), key=separable.weighted_sum)
     worth = separable.weighted_sum(columns)
+    if len(value) <= SMALL and bound - worth > near * abs(objective(worth)):
+        bound = min(bound, _best_on_one_type(separable))
     if bound - worth > near * abs(objective(worth)):
         relative = gap * abs(objective(worth)) / max(worth, 1e-300)
         columns, bound, status = _improved_by_highs(separable, columns, bound, gap=relative, budget=budget)
@@ -238,9 +252,11 @@ def _upgrades(separable: SeparableProblem, columns: Ints, prices: Floats, left: 
     now, mine = np.take_along_axis(separable.v, columns[:, None], axis=1)[:, 0], separable.u[:, columns]
     reduced, best, wanted = now - prices @ mine, np.full(len(columns), -np.inf), np.zeros_like(columns)
     for k in range(1, separable.v.shape[1]):
+        better = separable.v[:, k] > now
+        if not better.any():
+            continue
         types = np.flatnonzero(separable.u[:, k])
-        fits = np.all(separable.u[types, k, None] - mine[types] <= left[types, None], axis=0)
-        better = fits & (separable.v[:, k] > now)
+        better &= np.all(separable.u[types, k, None] - mine[types] <= left[types, None], axis=0)
         gain = np.where(better, separable.v[:, k] - prices @ separable.u[:, k] - reduced, -np.inf)
         wanted = np.where(gain > best, k, wanted)
         best = np.maximum(best, gain)
@@ -262,13 +278,35 @@ def _first_fit(extra: Floats, left: Floats) -> Ints:
     return np.concatenate(served) if served else waiting
 
 
+def _best_on_one_type(separable: SeparableProblem) -> float:
+    """Value of the best assignment if each row can use one type only, by dynamic programming over GPUs; else infinite.
+
+    Where the primal heuristic has found it, nothing is left to HiGHS, which takes ten times as long to prove it.
+    """
+    is_used = (separable.value > 0) @ (separable.usage.T > 0)
+    if (is_used.sum(axis=1) > 1).any() or np.count_nonzero(separable.value > 0) * separable.capacity.max() > MOST_STEPS:
+        return np.inf
+    best = 0.0
+    for j in np.flatnonzero(is_used.any(axis=0)).tolist():
+        by_gpus = np.zeros(int(separable.capacity[j]) + 1)
+        gpus = separable.usage[j].tolist()
+        for row in separable.value[is_used[:, j]].tolist():
+            before = by_gpus.copy()
+            for value, g in zip(row, gpus, strict=True):
+                if value > 0 and g < len(before):
+                    np.maximum(by_gpus[g:], before[: len(before) - g] + value, out=by_gpus[g:])
+        best += float(by_gpus[-1])
+    return best
+
+
 def _by_highs(separable: SeparableProblem, *, gap: float, time_limit_s: float) -> tuple[Ints, float]:
     """Integer program by HiGHS: a column for each job, and the bound."""
     i, k = (separable.value > 0).nonzero()
     m = len(separable.value)
-    once = scipy.sparse.csr_array((np.ones(i.size), (i, np.arange(i.size))), shape=(m, i.size))
-    rows = scipy.sparse.vstack([once, scipy.sparse.csr_array(separable.usage[:, k].astype(float))])
-    limits = np.concatenate([np.ones(m), separable.capacity])
+    rows, limits = scipy.sparse.csr_array(separable.usage[:, k].astype(float)), separable.capacity
+    if i.size > np.unique(i).size:
+        once = scipy.sparse.csr_array((np.ones(i.size), (i, np.arange(i.size))), shape=(m, i.size))
+        rows, limits = scipy.sparse.vstack([once, rows]), np.concatenate([np.ones(m), limits])
     whole = np.ones(i.size, dtype=np.int64)
     worth = separable.value[i, k]
     found = maximize(worth, rows, limits, most=1, integrality=whole, time_limit_s=time_limit_s, gap=gap)

@@ -85,6 +85,10 @@ class SeparableProblem:
         return np.zeros(len(self.value), dtype=np.int64)
 
     @cached_property
+    def _rows(self) -> Ints:
+        return np.arange(len(self.value))
+
+    @cached_property
     def v(self) -> Floats:
         """Value (m, 1 + K); -inf where infeasible."""
         return np.column_stack([np.zeros(len(self.value)), np.where(self.value > 0, self.value, -np.inf)])
@@ -111,11 +115,11 @@ class SeparableProblem:
         for start in range(0, len(v), BLOCK):
             rows = slice(start, start + BLOCK)
             best[rows] = (v[rows] - (cost if is_all else cost[names[rows]])).argmax(axis=1)
-        return best if is_all else np.take_along_axis(names, best[:, None], axis=1)[:, 0]
+        return best if is_all else names[self._rows, best]
 
     def weighted_sum(self, columns: Ints) -> float:
         """Value of a response, summed over all jobs."""
-        return float(self.count @ np.take_along_axis(self.v, columns[:, None], axis=1)[:, 0])
+        return float(self.count @ self.v[self._rows, columns])
 
     def used(self, columns: Ints) -> Floats:
         """GPUs of each type (n,) that a response uses."""

@@ -171,11 +171,11 @@ def best_corner(c: Floats, A: Floats, b: Floats, *, tolerance: float) -> Vertex 
 
 def _leaving(tableau: Floats, j: int) -> int:
     """Ratio test: the row that limits variable j first, of equals the one with the largest pivot; -1: none does."""
-    column, limit = tableau[:-1, j], tableau[:-1, -1]
-    ratio = np.full(len(column), np.inf)
-    np.divide(limit, column, out=ratio, where=column > NOTHING)
-    least = ratio.min(initial=np.inf)
-    return -1 if least == np.inf else int(np.where(ratio <= least + NOTHING, column, 0).argmax())
+    column, limit = tableau[:-1, j].tolist(), tableau[:-1, -1].tolist()  # NumPy's calls would take longer
+    ratio = [most / pivot if pivot > NOTHING else np.inf for pivot, most in zip(column, limit, strict=True)]
+    least = min(ratio, default=np.inf)
+    pivots = [pivot if of <= least + NOTHING else 0.0 for pivot, of in zip(column, ratio, strict=True)]
+    return -1 if least == np.inf else pivots.index(max(pivots))
 
 
 def _pivot(tableau: Floats, i: int, j: int) -> None:
@@ -204,9 +204,13 @@ def _is_proven(corner: Vertex, c: Floats, A: Floats, b: Floats, tolerance: float
     )
 
 
-def divert_native_output(descriptor: int) -> None:
-    """Keep standard output for what Python prints; lines that HiGHS prints there now and then go to this descriptor."""
+def divert_native_output(descriptor: int | None = None) -> None:
+    """Keep standard output for what Python prints; lines that HiGHS prints there now and then go to this descriptor.
+
+    None: they go nowhere, as of processes that write logs.
+    """
     sys.stdout.flush()
-    ours = os.dup(1)
-    os.dup2(descriptor, 1)
+    ours, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere if descriptor is None else descriptor, 1)
+    os.close(nowhere)
     sys.stdout = os.fdopen(ours, "w", encoding=sys.stdout.encoding, buffering=1)

@@ -24,7 +24,6 @@ from engines.protocol import AttemptReport, Phase, StopReason
 from jobs_app.models import Attempt, Job
 
 Cause = AgentAttempt.Cause
-OVER = (Phase.ENDED, Phase.LOST)
 USUAL_GRACE_S = 30.0
 """Of a test of the engine, which has no job."""
 Moment = Literal["given", "ready", "lost"]
@@ -55,7 +54,7 @@ class Member(NamedTuple):
 
     @property
     def is_over(self) -> bool:
-        return self.withdrawn or (self.report is not None and self.report.phase in OVER)
+        return self.withdrawn or (self.report is not None and self.report.phase.is_over)
 
     @property
     def has_failed(self) -> bool:

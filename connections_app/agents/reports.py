@@ -12,7 +12,6 @@ from engines.agent.codec import decode
 from engines.progress import MOST_COUNTED
 from engines.protocol import AttemptReport, Phase, Progress
 
-OVER = (Phase.ENDED, Phase.LOST)
 MOST_EXIT_CODE = 255
 YEARS = range(1970, 9999)
 """Years whose moments can be compared and stored in any time zone."""
@@ -36,7 +35,7 @@ def report_of(attempt: int, row: AgentAttempt | None, now: datetime) -> AttemptR
     report = within(decode(AttemptReport, row.report), own, row.delivered_at or now, now)
     if report.phase is Phase.UNKNOWN and row.launch and not row.stop_reason:  # its launch is on its way again
         return AttemptReport(attempt, Phase.LAUNCHING)
-    return _going_on(report) if report.phase in OVER and not row.handed_over else report
+    return _going_on(report) if report.phase.is_over and not row.handed_over else report
 
 
 def _uuids_of(name: str) -> set[str]:

@@ -39,7 +39,6 @@ MOST_ANSWERS = 16
 """Marks that are kept of answers of which the agent has shown none: more answers in a row are not lost."""
 MOST_FINDINGS = 20
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 5.0
-OVER = (Phase.ENDED, Phase.LOST)
 REMOTE = Path("at-the-service")
 """In the place of a path that the agent does not need: it fetches the file by the number of its attempt."""
 
@@ -218,7 +217,7 @@ def _is_there(one: AttemptNews | None) -> bool:
 
 
 def _has_ended(one: AttemptNews | None) -> bool:
-    return one is not None and one.report.phase in OVER and one.report.proven_gone
+    return one is not None and one.report.phase.is_over and one.report.proven_gone
 
 
 def _store(rows: Mapping[int, AgentAttempt], news: Mapping[int, AttemptNews], now: datetime) -> None:

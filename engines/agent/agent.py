@@ -45,7 +45,6 @@ log = logging.getLogger(__name__)
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 FILES_PAUSE_S = 1.0
 NEWS_EVERY_S = 1.0
-OVER = (Phase.ENDED, Phase.LOST)
 
 
 class Agent:
@@ -267,7 +266,7 @@ class Agent:
         One that runs is stopped instead; the service repeats the command when it has ended.
         """
         for report in self._engine.poll(orders.forget):
-            if report.phase in (*OVER, Phase.UNKNOWN):
+            if report.phase.is_over or report.phase is Phase.UNKNOWN:
                 self._transfers.forget(report.attempt, keep_job=report.attempt in orders.keep)
             else:
                 self._engine.stop(report.attempt, reason=StopReason.CANCEL, grace=timedelta())
@@ -291,7 +290,7 @@ class Agent:
 
     def _stop_all(self, grace: timedelta) -> None:
         for report in self._engine.poll(self._engine.attempts()):
-            if report.phase not in (*OVER, Phase.UNKNOWN):
+            if not (report.phase.is_over or report.phase is Phase.UNKNOWN):
                 self._engine.stop(report.attempt, reason=StopReason.DRAIN, grace=grace)
 
 

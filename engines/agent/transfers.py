@@ -16,7 +16,7 @@ from engines.attempt_files import AttemptFolder, write_json
 from engines.gpu_readings import GpuReader
 from engines.linux import seconds_since_boot
 from engines.local.engine import LocalEngine
-from engines.protocol import OUTPUT, EngineError, GpuReading, Launch, NodeReport, Phase, Stream, WatchedGpu
+from engines.protocol import OUTPUT, EngineError, GpuReading, Launch, NodeReport, Stream, WatchedGpu
 from engines.supervision.engine_root import THROUGH, make_folder
 from engines.supervision.supervisor import write_exit
 
@@ -25,7 +25,6 @@ log = logging.getLogger(__name__)
 PIECE_BYTES = 1 << 20
 NOT_STARTED = 126
 UNHEARD_PAUSE_S = 5.0
-OVER = (Phase.ENDED, Phase.LOST)
 
 
 class Transfers:
@@ -157,7 +156,7 @@ class Transfers:
         if self.is_handed_over(attempt) or monotonic() < self._not_before_s.get(attempt, 0.0):
             return
         report = next(iter(self._engine.poll([attempt])))
-        over = report.phase in OVER and report.proven_gone
+        over = report.phase.is_over and report.proven_gone
         if attempt not in self._not_taken:
             self._send_files(attempt, checkpoints=over and report.started_at is not None)
         if over:

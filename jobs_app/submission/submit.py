@@ -13,18 +13,13 @@ from audit_app.models import Action
 from audit_app.services import note
 from jobs_app.models import Job
 from jobs_app.submission.admission import Admission, Admitted, ParsedSpec
-from jobs_app.submission.conversion import IN_REPLICAS, parse_spec, spec_of
+from jobs_app.submission.conversion import IN_REPLICAS, parse_spec
 from jobs_app.submission.enqueue import enqueue
 
 
 def submit_job(data: Any, *, owner: User) -> Job:
     """Submit the job of the spec; of an array return the first member."""
     return enter(admitted(data, owner, administrator=owner.is_staff))
-
-
-def spec_of_clone(job: Job, changes: Any = None) -> Any:
-    """Spec for a clone of the job, as by `cloned_spec`."""
-    return cloned_spec(spec_of(job), changes)
 
 
 def cloned_spec(spec: Mapping[str, Any], changes: Any = None) -> Any:

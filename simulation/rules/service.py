@@ -1,6 +1,6 @@
 """Rules of the service: the policy decides every round, and its assignment is placed on nodes."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -94,7 +94,7 @@ class ServiceRules:
         state.set_isolated(problem, rows)
         inventory = self._inventory(state, rows)
         if not self.places_by_deadline:
-            problem = replace(problem, deadline_s=np.full(len(rows), np.inf))
+            problem = problem.changed(deadline_s=np.full(len(rows), np.inf))
         if self.maintenance is not None:
             stays = self.maintenance.stays(problem, min_run_s=self.min_run_s)
             problem, inventory, able = open_rows(problem, inventory, self.maintenance.at(state.now_s), stays)
@@ -168,15 +168,17 @@ class ServiceRules:
     def _taken(self, state: State, rows: Ints, on: Ints) -> Bools:
         """Rows (m,) that are given a GPU which another unfinished job holds, or that hold others themselves."""
         holder, new = self._owner[self._gpus_up()], np.where(on >= 0, rows[on], -1)
-        from_another = (new >= 0) & (holder >= 0) & (holder != new) & np.isin(holder, state.active)
+        is_active = np.zeros(len(state.held), dtype=np.bool_)
+        is_active[state.active] = True
+        from_another = (new >= 0) & (holder >= 0) & (holder != new) & is_active[holder]
         moves = (state.held[rows] >= 0) & self._moved(rows, on)
-        return np.isin(np.arange(len(rows)), on[from_another]) | moves
+        return _marked(len(rows), on[from_another]) | moves
 
     def _moved(self, rows: Ints, on: Ints) -> Bools:
         """Rows (m,) placed on a GPU that they did not hold in the previous round."""
         of_trace, up = np.where(on >= 0, rows[on], -1), self._gpus_up()
         new = (on >= 0) & (of_trace != self._owner[up]) & (of_trace != self._sharer[up])
-        return np.isin(np.arange(len(rows)), on[new])
+        return _marked(len(rows), on[new])
 
     def _nothing_runs(self, state: State) -> PlannedRound:
         """The plan of a round in which no job can run on the nodes that are up."""
@@ -290,6 +292,13 @@ class ServiceRules:
 
     def _loss_rates(self) -> Floats | None:
         return 1 / self.node_failures.mean_up_s if self.node_failures and self.places_by_loss else None
+
+
+def _marked(rows: int, those: Ints) -> Bools:
+    """Which of so many rows are those."""
+    marked = np.zeros(rows, dtype=np.bool_)
+    marked[those] = True
+    return marked
 
 
 def _repeats(plan: Plan) -> bool:

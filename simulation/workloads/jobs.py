@@ -141,7 +141,7 @@ class Jobs:
 
         A job without a team keeps its own weight.
         """
-        weight, team = self.weight[rows], np.unique(self.team[rows], return_inverse=True)[1]
+        weight, team = self.weight[rows], np.maximum(self.team[rows], -1) + 1
         in_team = np.bincount(team, weight)[team]
         split = np.maximum(self.team_weight[rows] * part * weight / in_team, LEAST_WEIGHT)
         return np.where(self.team[rows] < 0, weight, split)

@@ -81,6 +81,17 @@ def test_arrays_cannot_be_changed_afterwards():
         Problem.of(np.ones((1, 3)), USAGE, [4, 1]).rate[0, 0] = 2
 
 
+def test_a_changed_column_is_checked_and_the_others_are_those_there_were():
+    problem = Problem.of(np.ones((2, 3)), USAGE, [4, 1], age_s=[1, 2])
+    changed = problem.changed(held=[0, 2], locked=[True, False], solve_limit_s=5)
+    assert (changed.held.tolist(), changed.locked.tolist(), changed.solve_limit_s) == ([0, 2], [True, False], 5.0)
+    assert (changed.age_s is problem.age_s, problem.held.tolist()) == (True, [-1, -1])
+    with pytest.raises(InvalidProblem, match="held, row 1: names no configuration"):
+        problem.changed(held=[0, 3])
+    with pytest.raises(InvalidProblem, match="held, row 0: is locked and holds nothing"):
+        problem.changed(locked=[True, False])
+
+
 def test_the_time_limit_is_a_number_that_a_subset_keeps():
     problem = Problem.of(np.ones((2, 3)), USAGE, [4, 1], solve_limit_s=30)
     assert (problem.solve_limit_s, problem.subset(np.array([1])).solve_limit_s) == (30.0, 30.0)

@@ -21,7 +21,8 @@ from insight_app.explain.dry_run import dry_run
 from jobs_app.errors import InvalidSpec
 from jobs_app.models import Attempt, Job, Reason
 from jobs_app.submission.batch import admitted_batch
-from jobs_app.submission.submit import enter_batch, spec_of_clone, submit_job
+from jobs_app.submission.conversion import spec_of
+from jobs_app.submission.submit import cloned_spec, enter_batch, submit_job
 from tests.rest_callers import caller
 from tests.service_lab import UNTIL_LET_GO, Lab
 from web.rest.errors import Fault
@@ -160,8 +161,8 @@ def test_what_is_no_list_of_names_is_refused(cluster: Lab, storage: Any, mounts:
 def test_a_clone_and_a_batch_have_it_too(cluster: Lab, storage: Any) -> None:
     storage()
     job = cluster.submit(mounts=["data"])
-    clone = submit_job(spec_of_clone(job), owner=cluster.user())
-    (of_batch,) = enter_batch(admitted_batch({"jobs": [spec_of_clone(job)]}, cluster.user()))
+    clone = submit_job(cloned_spec(spec_of(job)), owner=cluster.user())
+    (of_batch,) = enter_batch(admitted_batch({"jobs": [cloned_spec(spec_of(job))]}, cluster.user()))
     assert [clone.mounts, Job.objects.get(pk=of_batch).mounts] == [["data"], ["data"]]
 
 

@@ -19,8 +19,8 @@ from insight_app.explain.what_if import (
 )
 from jobs_app.lifecycle.commands import cancel_job, change_job, hold_job
 from jobs_app.models import Job
-from jobs_app.submission.conversion import parse_change
-from jobs_app.submission.submit import spec_of_clone, submit_job
+from jobs_app.submission.conversion import parse_change, spec_of
+from jobs_app.submission.submit import cloned_spec, submit_job
 from tests.rest_callers import Scope, caller
 from tests.service_lab import UNTIL_LET_GO, Lab
 
@@ -37,7 +37,7 @@ def kinds(found: WouldStart) -> list[ChangeKind]:
 def done(lab: Lab, job: Job, change: ProposedChange) -> Job:
     """The change as a person would make it; the job that is to start."""
     if change.anew:
-        made = submit_job(spec_of_clone(job, dict(change.changes)), owner=job.owner)
+        made = submit_job(cloned_spec(spec_of(job), dict(change.changes)), owner=job.owner)
         cancel_job(job, actor=job.owner)
         return made
     actor = lab.user("root", staff=True) if change.for_staff else job.owner

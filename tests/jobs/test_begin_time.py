@@ -12,7 +12,7 @@ from insight_app.explain.what_if import what_would_start
 from jobs_app.lifecycle.commands import change_job
 from jobs_app.models import Job, Reason
 from jobs_app.submission.conversion import parse_change, spec_of
-from jobs_app.submission.submit import spec_of_clone
+from jobs_app.submission.submit import cloned_spec
 from scheduler_app.models import Round
 from scheduler_app.round.tick import round_is_due
 from tests.rest_callers import SPEC
@@ -106,9 +106,9 @@ def test_rest_takes_a_time_from_now_as_the_command_does(ada: APIClient, cluster:
 def test_it_is_part_of_the_spec_and_of_a_clone_until_it_has_passed(cluster: Lab, later: Job) -> None:
     written = spec_of(later)["begin_time"]
     assert parse_datetime(written) == later.begin_time
-    assert spec_of_clone(later)["begin_time"] == written
+    assert cloned_spec(spec_of(later))["begin_time"] == written
     later.begin_time = cluster.now - HOUR
-    assert "begin_time" not in spec_of_clone(later)
+    assert "begin_time" not in cloned_spec(spec_of(later))
 
 
 def test_nothing_but_that_time_would_start_it(cluster: Lab, later: Job) -> None:

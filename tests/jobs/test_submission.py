@@ -11,7 +11,8 @@ from cluster_app.services import cordon
 from jobs_app.errors import InvalidSpec
 from jobs_app.models import Job, JobArray, Reason
 from jobs_app.submission.admission import default_workload
-from jobs_app.submission.submit import spec_of_clone, submit_job
+from jobs_app.submission.conversion import spec_of
+from jobs_app.submission.submit import cloned_spec, submit_job
 from jobs_app.teams import add_member
 from tests.service_lab import Lab
 from web.rest.errors import Fault
@@ -241,13 +242,13 @@ def test_jobs_get_ids_in_the_order_of_submission(cluster: Lab) -> None:
 
 def test_a_clone_asks_for_the_same_and_belongs_to_the_user_that_cloned(cluster: Lab) -> None:
     bob = cluster.user("bob")
-    copy = submit_job(spec_of_clone(cluster.submit(gpus=2, env={"A": "1"}, time_limit="2h")), owner=bob)
+    copy = submit_job(cloned_spec(spec_of(cluster.submit(gpus=2, env={"A": "1"}, time_limit="2h"))), owner=bob)
     assert (copy.gpus_min, copy.env, copy.time_limit_s, copy.owner) == (2, {"A": "1"}, 7200, bob)
 
 
 def test_a_clone_does_not_wait_for_the_parents_of_the_original(cluster: Lab) -> None:
     job = cluster.submit(after=[{"job": str(cluster.submit().pk)}])
-    assert not submit_job(spec_of_clone(job), owner=cluster.user()).needs.exists()
+    assert not submit_job(cloned_spec(spec_of(job)), owner=cluster.user()).needs.exists()
 
 
 @pytest.mark.parametrize(

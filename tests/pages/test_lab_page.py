@@ -78,6 +78,12 @@ def test_the_form_asks_for_a_run_and_its_page_shows_the_result(lab: Lab, page: C
         "fifo (present)",
     ):
         assert words in html, words
+    folded = re.sub(r"<details>.*?</details>", "", html, flags=re.DOTALL)
+    assert "Change" in html, "tables of winners and losers"
+    assert "By team" in folded, "their charts"
+    assert not re.search(r'data-label="(Change|Mean JCT)"', folded), (
+        "the tables are folded, as their charts say the same"
+    )
     assert html.index("Error of the simulation") < html.index("Comparison")
     assert re.search(r'data-label="srtf">\s*(\d+ (d|h|min|s) ?)+', html), "a time in words, beside its policy"
 

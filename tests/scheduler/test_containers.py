@@ -11,8 +11,9 @@ from engines.local.engine import LocalEngine
 from engines.supervision.container_runtime import ContainerRuntime
 from jobs_app.errors import InvalidSpec
 from jobs_app.models import Job, Reason
+from jobs_app.submission.conversion import spec_of
 from jobs_app.submission.images import may_fetch
-from jobs_app.submission.submit import spec_of_clone
+from jobs_app.submission.submit import cloned_spec
 from tests.engines.test_containers import RUNTIME, images, rootfs  # noqa: F401 - fixtures
 from tests.service_lab import Lab
 
@@ -77,7 +78,7 @@ def test_only_images_of_the_sites_registries_are_pulled(settings: Settings) -> N
 
 def test_a_clone_has_the_image(lab: Lab) -> None:
     with_containers(lab, "n1")
-    assert spec_of_clone(lab.submit(image="localhost/tiny:1"))["image"] == "localhost/tiny:1"
+    assert cloned_spec(spec_of(lab.submit(image="localhost/tiny:1")))["image"] == "localhost/tiny:1"
 
 
 def test_a_job_with_an_image_goes_to_a_node_that_runs_containers(

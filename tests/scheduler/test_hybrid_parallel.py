@@ -8,7 +8,8 @@ from insight_app.explain.dry_run import dry_run
 from insight_app.explain.what_if import what_would_start
 from jobs_app.errors import InvalidSpec
 from jobs_app.models import Job
-from jobs_app.submission.submit import spec_of_clone, submit_job
+from jobs_app.submission.conversion import spec_of
+from jobs_app.submission.submit import cloned_spec, submit_job
 from scheduler_app.models import PolicySetting
 from scheduler_app.round.run_round import read_for_round
 from tests.service_lab import UNTIL_LET_GO, Lab
@@ -120,11 +121,11 @@ def test_more_than_the_cluster_holds_is_refused_with_what_it_holds(
 def test_a_clone_may_have_gpus_in_place_of_replicas_and_replicas_in_place_of_gpus(lab: Lab) -> None:
     lab.node("v1", "v100", gpus=8)
     hybrid, plain = lab.submit(replicas=2, gpus_per_replica={"v100": 4}), lab.submit(gpus=2)
-    as_plain = submit_job(spec_of_clone(hybrid, {"gpus": 3}), owner=lab.user())
-    as_hybrid = submit_job(spec_of_clone(plain, {"replicas": 2, "gpus_per_replica": 4}), owner=lab.user())
+    as_plain = submit_job(cloned_spec(spec_of(hybrid), {"gpus": 3}), owner=lab.user())
+    as_hybrid = submit_job(cloned_spec(spec_of(plain), {"replicas": 2, "gpus_per_replica": 4}), owner=lab.user())
     assert (as_plain.gpus_min, as_plain.gpus_per_replica) == (3, {})
     assert (as_hybrid.gpus_min, as_hybrid.gpus_per_replica, as_hybrid.replicas) == (8, 4, (2, 2))
-    assert submit_job(spec_of_clone(hybrid), owner=lab.user()).gpus_per_replica == {"v100": 4}
+    assert submit_job(cloned_spec(spec_of(hybrid)), owner=lab.user()).gpus_per_replica == {"v100": 4}
 
 
 def test_a_round_reads_what_the_job_said(lab: Lab) -> None:

@@ -15,7 +15,8 @@ from cluster_app.models import GpuType
 from jobs_app.errors import InvalidSpec
 from jobs_app.lifecycle.commands import cancel_job, hold_job, release_job
 from jobs_app.models import Attempt, Budget, Job, ProgressCurve, Reason, Sweep, SweepTrial, Team, TeamQuota
-from jobs_app.submission.submit import spec_of_clone, submit_job
+from jobs_app.submission.conversion import spec_of
+from jobs_app.submission.submit import cloned_spec, submit_job
 from scheduler_app.sweeps import advance
 from scheduler_app.sweeps.admission import admitted_sweep
 from scheduler_app.sweeps.advance import advance_sweeps
@@ -93,7 +94,7 @@ def test_trials_are_jobs_with_their_hyper_parameters(cluster: Lab) -> None:
 def test_a_copy_of_a_trial_has_its_hyper_parameters(cluster: Lab) -> None:
     started(cluster)
     job = job_of(trials()[0])
-    assert submit_job(spec_of_clone(job), owner=cluster.user()).env == job.env
+    assert submit_job(cloned_spec(spec_of(job)), owner=cluster.user()).env == job.env
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,6 @@ from rest_framework.views import APIView
 
 from connections_app.agents.authentication import agent_of, refuse_other_machine
 from connections_app.agents.join_agent import join, service_name, try_to_join
-from connections_app.agents.reports import OVER
 from connections_app.agents.sessions import session_of
 from connections_app.agents.sync import hear, launch_stored
 from connections_app.agents.uploads import (
@@ -49,7 +48,7 @@ from connections_app.models import Agent, AgentAttempt
 from connections_app.sessions.websocket import SessionResponse, require_websocket
 from engines.agent.codec import BadMessage, decode, encode
 from engines.agent.messages import Joined, Joining, Sync
-from engines.protocol import Launch, Stream
+from engines.protocol import Launch, Phase, Stream
 from jobs_app.models import Attempt
 from web.rest.errors import Fault, InvalidRequest
 from web.rest.parsers import Bytes, Gzip, TooLarge
@@ -179,7 +178,7 @@ class CheckpointsView(OfAgents):
 
 def _is_over(row: AgentAttempt) -> bool:
     """Whether the agent says so: the end counts once its files are here."""
-    return row.report is not None and row.report["phase"] in OVER
+    return row.report is not None and Phase(row.report["phase"]).is_over
 
 
 def _store(row: AgentAttempt, body: Readable, size: int) -> None:

@@ -1,12 +1,10 @@
 """The scheduler's loops outside Celery: the loop of engines and the loop of rounds."""
 
 import logging
-import os
 import signal
 import threading
 from collections.abc import Callable
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
@@ -39,8 +37,7 @@ class Command(BaseCommand):
         if options["once"]:
             Loop(both_turns, options["interval"]).step()
             return
-        with Path(os.devnull).open("wb") as nowhere:  # the log is not its place
-            divert_native_output(nowhere.fileno())
+        divert_native_output()
         turns = [turn for name, turn in TURNS.items() if options["only"] in (None, name)]
         _run_until_told([Loop(turn, options["interval"]) for turn in turns])
 
