@@ -58,6 +58,20 @@ def test_servers_are_listed_and_shown_with_what_is_to_be_mended(service: Live, m
     assert staff("server", "revoke", "nowhere").exit_code == 4
 
 
+def test_a_server_with_jobs_is_revoked_when_an_administrator_agrees(service: Live, staff: Motley) -> None:
+    """Its jobs would be stopped: without a terminal `--yes` says that this is meant."""
+    now, local = timezone.now(), Engine.objects.get(name="local")
+    joined = {"digest": "n1", "join_digest": "n1", "join_expires_at": now, "joined_at": now, "heard_at": now}
+    Agent.objects.create(name="n1", **joined, site=True, join_trusted=True, trusted=True, engine=local)
+    service.lab.running(service.add("a", command="sleep 600"))
+    refused = staff("server", "revoke", "n1")
+    assert refused.exit_code != 0
+    assert "1 job on n1 would be stopped: motley drain n1 --reason ... --wait" in refused.stderr
+    assert Agent.objects.get().revoked_at is None
+    assert staff("server", "revoke", "n1", "--yes").exit_code == 0
+    assert Agent.objects.get().revoked_at is not None
+
+
 def test_what_takes_a_node_away_needs_a_reason_and_an_administrator(motley: Motley, staff: Motley) -> None:
     assert staff("drain", "n1").exit_code == 2
     assert staff("drain", "nowhere", "-r", "new fan").exit_code == 4
