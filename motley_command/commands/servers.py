@@ -86,7 +86,9 @@ def _agree_to_stop(client: Client, name: str) -> None:
     if node is None or not node["jobs_running"]:
         return
     jobs = f"{node['jobs_running']} job{'s' if node['jobs_running'] > 1 else ''}"
-    said = sanitized(f"{jobs} on {name} would be stopped: motley drain {name} --reason ... --wait moves them away first.")
+    said = sanitized(
+        f"{jobs} on {name} would be stopped: motley drain {name} --reason ... --wait moves them away first."
+    )
     if not sys.stdin.isatty():
         raise ConfigurationError(f"{said} To revoke it all the same, give --yes.")
     warn(said)
