@@ -16,9 +16,10 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models import F, Q
 
+from connections_app.agents.reports import told_report
 from connections_app.agents.silence import is_heard, silent_s
 from connections_app.models import OF_RANKS, Agent, AgentAttempt, EngineProbe
-from engines.agent.codec import BadMessage, decode
+from engines.agent.codec import BadMessage
 from engines.lease_file import GRACE_PART
 from engines.protocol import AttemptReport, Phase, StopReason
 from jobs_app.models import Attempt, Job
@@ -232,7 +233,7 @@ def _told_of(row: AgentAttempt) -> AttemptReport | None:
     if row.report is None:
         return None
     with suppress(BadMessage):
-        return decode(AttemptReport, row.report)
+        return told_report(row.report)
     return None
 
 
