@@ -77,7 +77,8 @@ def revoke(
             _agree_to_stop(client, name)
         client.revoke_server(name)
         said = "its jobs are stopped at the next message of its agent, which ends"
-        say(f"{sanitized(name)}: revoked; {said}. To take the node off the lists: motley retire {sanitized(name)}")
+        retire = sanitized(f"motley retire {name} --reason ...")
+        say(f"{sanitized(name)}: revoked; {said}. To take it off the lists: {retire}")
 
 
 def _agree_to_stop(client: Client, name: str) -> None:
@@ -85,6 +86,7 @@ def _agree_to_stop(client: Client, name: str) -> None:
     node = _nodes(client).get(name)
     if node is None or not node["jobs_running"]:
         return
+    client.server(name)  # one that is not there, or is not this person's to revoke, stops no job
     jobs = f"{node['jobs_running']} job{'s' if node['jobs_running'] > 1 else ''}"
     said = sanitized(
         f"{jobs} on {name} would be stopped: motley drain {name} --reason ... --wait moves them away first."
