@@ -20,7 +20,7 @@ from cluster_app.models import Engine as EngineRow
 from cluster_app.models import Node
 from cluster_app.storage import StoragePaths, storage_was_found
 from connections_app.engine_registry import engine_named
-from connections_app.models import EngineProbe
+from connections_app.models import Agent, EngineProbe
 from engines.protocol import (
     OUTPUT,
     AttemptReport,
@@ -69,6 +69,46 @@ if missing:
     sys.exit("Storage that jobs cannot use on this node: " + ", ".join(missing))
 """
 """What a test runs, with the names and paths of storage as JSON; in words that an old Python understands, too."""
+ROUTES = """\
+import socket, threading, time
+rank, addresses, port = int(os.environ["MOTLEY_NODE_RANK"]), given["addresses"], given["port"]
+until = time.time() + given["reached_within_s"]
+came = set()
+listening = socket.socket()
+listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def take():
+    while True:
+        connection, _ = listening.accept()
+        came.add(connection.recv(16))
+        connection.close()
+try:
+    listening.bind((addresses[rank], port))
+    listening.listen(1024)
+    threading.Thread(target=take, daemon=True).start()
+except OSError:  # another process listens there, which is reached as well
+    came = None
+def reaches(address):
+    while time.time() < until:
+        try:
+            with socket.create_connection((address, port), timeout=max(until - time.time(), 0.1)) as connection:
+                connection.sendall(str(rank).encode())
+                return True
+        except OSError:  # it does not listen yet, or there is no route
+            time.sleep(0.2)
+    return False
+others = [n for n in range(len(addresses)) if n != rank]
+tries = [threading.Thread(target=lambda n=n: found.append(n) if reaches(addresses[n]) else None) for n in others]
+found = []
+for one in tries:
+    one.start()
+for one in tries:
+    one.join()
+while came is not None and len(came) < len(others) and time.time() < until:
+    time.sleep(0.1)
+cut = ["{0} ({1})".format(given["nodes"][n], addresses[n]) for n in others if n not in found]
+print("does not reach " + ", ".join(cut) if cut else "reaches all other servers")
+"""
+"""What a test of several servers runs after that: each listens at its address, and connects to those of all others."""
 SHARED = """\
 import time
 mark, nodes, rank = given["mark"], given["nodes"], int(os.environ["MOTLEY_NODE_RANK"])
@@ -109,9 +149,15 @@ if rank == 0:
 if strangers:
     text = "Files of the same account have another number here, {0}: give it one number on all servers: {1}"
     sys.exit(text.format(os.getuid(), ", ".join(sorted(set(strangers)))))
+if cut:
+    text = "Not reached at TCP port {0}: {1}. Open the ports of trainings between the servers, or name other addresses"
+    sys.exit(text.format(port, ", ".join(cut)) + " with --address.")
 """
-"""What a test of several servers runs after that: each writes a file to each storage, and looks for those of the others
+"""What it runs last: each writes a file to each storage, and looks for those of the others
 and of the service. The first removes them when all have looked."""
+REACHED_WITHIN_S = 20.0
+PORT = 49_599
+"""The last of those that trainings use (`scheduler_app.round.commit.PORTS`)."""
 SEEN_WITHIN_S = 45.0
 """A network file system may remember for half a minute that a file was missing."""
 
@@ -193,9 +239,12 @@ def _command(probe: EngineProbe, nodes: Sequence[str]) -> Launch:
         "shares_folder": not probe.engine.has_agents,
         "mark": _mark_of(probe),
         "nodes": list(nodes),
+        "addresses": _addresses_of(nodes),
+        "port": PORT,
+        "reached_within_s": REACHED_WITHIN_S,
         "wait_s": SEEN_WITHIN_S,
     }
-    script = SCRIPT + SHARED if len(nodes) > 1 else SCRIPT
+    script = SCRIPT + ROUTES + SHARED if len(nodes) > 1 else SCRIPT
     of_ranks = {"CUDA_VISIBLE_DEVICES": "", "MOTLEY_NUM_NODES": str(len(nodes))}
     return Launch(
         attempt=probe.attempt,
@@ -206,6 +255,12 @@ def _command(probe: EngineProbe, nodes: Sequence[str]) -> Launch:
         grace=GRACE,
         time_limit=PATIENCE,
     )
+
+
+def _addresses_of(nodes: Sequence[str]) -> list[str]:
+    """Addresses of servers on the network that trainings use, in the order of the nodes."""
+    reports = dict(Agent.objects.filter(name__in=nodes).values_list("name", "node_report"))
+    return [reports.get(node, {}).get("address", "") for node in nodes]
 
 
 def _mark_of(probe: EngineProbe) -> str:

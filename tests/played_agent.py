@@ -9,6 +9,7 @@ from rest_framework.test import APIClient
 
 from connections_app.agents.join_agent import issue_join_token
 from engines.agent.codec import decode, encode
+from engines.agent.machine import Describe
 from engines.agent.messages import VERSION, AttemptNews, Joining, Orders, Sync
 from engines.protocol import AttemptReport, GpuReport, NodeReport, Phase
 from tests.service_lab import Lab
@@ -62,6 +63,15 @@ class Played:
     def given(self) -> Orders:
         """What it is told as soon as it is given a launch."""
         return self.lab.until(lambda: orders if (orders := self.sync()).launches else None)
+
+
+def machine_named(name: str) -> Describe:
+    """Reports of the machine to a real agent."""
+
+    def describe(*, has_work: bool) -> NodeReport:
+        return replace(DESK, name=name)
+
+    return describe
 
 
 def running(attempt: int, lab: Lab) -> AttemptNews:

@@ -26,7 +26,7 @@ class Cluster:
         more = ["--gpus", f"k80:{gpus}", "--address", self.network.address(number), "--job-path", str(self._runtime)]
         done = agent.install(f"gpu{number}", *more)
         assert done.returncode == 0, done.stdout + done.stderr
-        assert f"gpu{number} has joined" in done.stdout
+        assert done.stdout.index("ok   account:") < done.stdout.index(f"gpu{number} has joined")
         if enter:
             agent.prefix = (*agent.prefix, "env", "-C", str(agent.program))  # one who enters is in the root folder
         agent.start()

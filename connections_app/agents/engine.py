@@ -28,7 +28,7 @@ from connections_app.agents.reports import report_of
 from connections_app.agents.sessions import listening_command
 from connections_app.agents.silence import is_heard, is_recent, lease_is_over
 from connections_app.agents.uploads import attempt_folder, discard, readings_of, size_of
-from connections_app.models import LONG_OF_ITS_AGENT, Agent, AgentAttempt, EngineProbe
+from connections_app.models import OF_RANKS, Agent, AgentAttempt, EngineProbe
 from engines.agent.codec import BadMessage, decode, encode
 from engines.agent.network import is_loopback
 from engines.gpu_readings import emulated_readings
@@ -245,7 +245,7 @@ class JoinedMachines:
     def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
         wanted, now = list(attempts), timezone.now()
         rows: dict[int, list[AgentAttempt]] = {attempt: [] for attempt in wanted}
-        known = AgentAttempt.objects.filter(attempt__in=wanted).select_related("agent").defer(*LONG_OF_ITS_AGENT)
+        known = AgentAttempt.objects.filter(attempt__in=wanted).select_related("agent").only(*OF_RANKS)
         for row in known.order_by("attempt", "rank"):
             rows[row.attempt].append(row)
         return [_report_of_rows(attempt, of_ranks, now) for attempt, of_ranks in rows.items()]

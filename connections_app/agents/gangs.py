@@ -16,9 +16,10 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models import F, Q
 
+from connections_app.agents.reports import told_report
 from connections_app.agents.silence import is_heard, silent_s
-from connections_app.models import LONG_OF_ITS_AGENT, Agent, AgentAttempt, EngineProbe
-from engines.agent.codec import BadMessage, decode
+from connections_app.models import OF_RANKS, Agent, AgentAttempt, EngineProbe
+from engines.agent.codec import BadMessage
 from engines.lease_file import GRACE_PART
 from engines.protocol import AttemptReport, Phase, StopReason
 from jobs_app.models import Attempt, Job
@@ -166,7 +167,7 @@ def gangs_to_advance() -> dict[int, Gang]:
     live = Attempt.objects.with_processes().values("pk")
     probes = EngineProbe.objects.filter(ended_at=None).annotate(attempt_number=-F("pk")).values("attempt_number")
     of_these = Q(attempt__in=live) | Q(attempt__in=probes)
-    rows = AgentAttempt.objects.filter(of_these, agent__site=True).select_related("agent").defer(*LONG_OF_ITS_AGENT)
+    rows = AgentAttempt.objects.filter(of_these, agent__site=True).select_related("agent").only(*OF_RANKS)
     known = list(rows.order_by("attempt", "rank"))
     told = {row.pk: _told_of(row) for row in known}
     _note_times(known, told)
@@ -231,7 +232,7 @@ def _told_of(row: AgentAttempt) -> AttemptReport | None:
     if row.report is None:
         return None
     with suppress(BadMessage):
-        return decode(AttemptReport, row.report)
+        return told_report(row.report)
     return None
 
 

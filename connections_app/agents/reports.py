@@ -1,10 +1,11 @@
 """Engine reports on attempts, from an agent's message, limited to its own machine and to possible times."""
 
+import json
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
-from typing import NamedTuple
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 from cluster_app.models import Gpu
 from connections_app.models import AgentAttempt
@@ -25,6 +26,17 @@ class OwnMachine(NamedTuple):
     """Read only where a report names GPUs."""
 
 
+def told_report(stored: Any) -> AttemptReport:
+    """The report as an agent has told it, before it is limited; raises `BadMessage`."""
+    return _report_of_text(json.dumps(stored))
+
+
+@lru_cache(maxsize=4096)
+def _report_of_text(text: str) -> AttemptReport:
+    """The report of this text. A turn needs each twice, and most are those of the turn before."""
+    return decode(AttemptReport, json.loads(text))
+
+
 def report_of(attempt: int, row: AgentAttempt | None, now: datetime) -> AttemptReport:
     """Report on the attempt. It ends once logs and checkpoints are here: its job may then continue elsewhere."""
     if row is None or (row.forgotten and row.report is None):
@@ -32,7 +44,7 @@ def report_of(attempt: int, row: AgentAttempt | None, now: datetime) -> AttemptR
     if row.report is None:
         return AttemptReport(attempt, Phase.LAUNCHING)
     own = OwnMachine(row.agent.name, partial(_uuids_of, row.agent.name))
-    report = within(decode(AttemptReport, row.report), own, row.delivered_at or now, now)
+    report = within(told_report(row.report), own, row.delivered_at or now, now)
     if report.phase is Phase.UNKNOWN and row.launch and not row.stop_reason:  # its launch is on its way again
         return AttemptReport(attempt, Phase.LAUNCHING)
     return _going_on(report) if report.phase.is_over and not row.handed_over else report

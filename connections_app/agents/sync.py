@@ -3,17 +3,17 @@
 import json
 import logging
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Count, F, Q
+from django.db.models import Count, F
 
 from cluster_app.errors import NotLentNow
 from cluster_app.models import Node
@@ -31,6 +31,7 @@ from jobs_app.models import Attempt, GpuClaim
 from jobs_app.secrets import SecretGone, unseal
 
 log = logging.getLogger(__name__)
+Value = TypeVar("Value")
 
 LEAVING = "Its owner has it back: the agent leaves"
 AGENTS_PER_SECOND = 20
@@ -48,23 +49,30 @@ OF_EACH_MESSAGE = (
     *("program", "update_to", "update_fault", "update_tries"),
 )
 """To make the query of all columns takes longer than to run it."""
-COUNTED_EVERY_S = 5.0
+READ_EVERY_S = 5.0
 
 
-class KnownAgents:
-    """How many machines have joined, counted every few seconds: it sets their pace alone."""
+class ReadSeldom(Generic[Value]):
+    """What is read from the database every few seconds, and not for each of 40 messages a second."""
 
-    def __init__(self) -> None:
-        self._number, self._until_s = 0, 0.0
+    def __init__(self, read: Callable[[], Value]) -> None:
+        self._read, self._until_s = read, 0.0
 
-    def number(self) -> int:
+    def __call__(self) -> Value:
         if monotonic() >= self._until_s:
-            self._number = Agent.objects.filter(engine__isnull=False, revoked_at=None).count()
-            self._until_s = monotonic() + COUNTED_EVERY_S
-        return self._number
+            self._value = self._read()
+            self._until_s = monotonic() + READ_EVERY_S
+        return self._value
+
+    def forget(self) -> None:
+        """Read it anew the next time."""
+        self._until_s = 0.0
 
 
-agents_known = KnownAgents()
+agents_known = ReadSeldom(lambda: Agent.objects.filter(engine__isnull=False, revoked_at=None).count())
+"""How many machines have joined: it sets their pace alone."""
+nodes_leaving = ReadSeldom(lambda: {*Node.objects.filter(reason=LEAVING).order_by().values_list("name", flat=True)})
+"""Nodes whose machines leave, or have left: one that is back is returned a few seconds later at most."""
 
 
 class AgentState(NamedTuple):
@@ -114,14 +122,15 @@ def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
     kept = attempts_to_keep(agent, [rows[one] for one in answer.forget if one in rows])
     _note_answered(rows, answer._replace(launches=[*launches]), kept, now)
     may_go = _follow_leaving(agent, told.leaving, now)
+    shares, checkpoint_times = _chosen_for(agent, rows.values())
     return Orders(
         lease=timedelta(seconds=settings.MOTLEY_AGENT_LEASE_S),
         pause=_pause(rows.values()),
         launches=[*launches.values()],
         stops=answer.stops,
         go=[attempt for attempt, row in rows.items() if row.go_at and not row.stop_reason],
-        shares=_shares_at(agent, rows.values()),
-        checkpoint_times=_checkpoint_times_of(rows.values()),
+        shares=shares,
+        checkpoint_times=checkpoint_times,
         sessions=orders_of(rows.values(), kept_rows_asked_for(agent)) if agent.rights.sessions else (),
         program=program_for(agent),
         tries=agent.update_tries,
@@ -133,24 +142,38 @@ def hear(agent: Agent, told: Sync, now: datetime) -> Orders:
     )
 
 
-def _checkpoint_times_of(rows: Collection[AgentAttempt]) -> list[CheckpointOrder]:
-    """Checkpoint times of the attempts that the agent reports as running; no query if there are none."""
-    running = [row.attempt for row in rows if (row.report or {}).get("phase") == Phase.RUNNING]
-    known = Attempt.objects.filter(pk__in=running).exclude(checkpoint_times={}).order_by("pk") if running else ()
-    return [CheckpointOrder(one.pk, CheckpointTimes(**one.checkpoint_times)) for one in known]
+def _chosen_for(agent: Agent, rows: Collection[AgentAttempt]) -> tuple[list[ShareOrder], list[CheckpointOrder]]:
+    """What rounds have chosen for the attempts that the agent says it runs: CPUs and memory, and checkpoint times.
 
-
-def _shares_at(agent: Agent, rows: Collection[AgentAttempt]) -> list[ShareOrder]:
-    """CPUs and memory, as rounds have chosen them, of the attempts that the agent says it runs."""
+    One query, and one more for a gang: on how many GPUs of this server it is.
+    """
     running = [row.attempt for row in rows if (row.report or {}).get("phase") == Phase.RUNNING]
     if not running:
-        return []
-    chosen = Attempt.objects.filter(pk__in=running).exclude(cpu_memory="").order_by("pk")
-    gpus = Count("claims", filter=Q(claims__gpu__node__name=agent.name))
-    shares = chosen.annotate(gpus=gpus).values_list("pk", "gpus", "cpus_per_gpu", "memory_per_gpu_mib")
-    return [
-        ShareOrder(attempt, NodeShare(gpus * cpus, gpus * memory_mib)) for attempt, gpus, cpus, memory_mib in shares
+        return [], []
+    found = list(Attempt.objects.filter(pk__in=running).order_by("pk").values_list(*OF_CHOICES, named=True))
+    gpus = _gpus_at(agent, [one for one in found if one.cpu_memory])
+    shares = [
+        ShareOrder(one.pk, NodeShare(gpus[one.pk] * one.cpus_per_gpu, gpus[one.pk] * one.memory_per_gpu_mib))
+        for one in found
+        if one.cpu_memory
     ]
+    return shares, [
+        CheckpointOrder(one.pk, CheckpointTimes(**one.checkpoint_times)) for one in found if one.checkpoint_times
+    ]
+
+
+OF_CHOICES = ("pk", "gpu_count", "nodes", "cpu_memory", "cpus_per_gpu", "memory_per_gpu_mib", "checkpoint_times")
+
+
+def _gpus_at(agent: Agent, chosen: Sequence[Any]) -> dict[int, int]:
+    """GPUs of these attempts on the agent's node; those of one node have all of theirs there."""
+    alone = {one.pk: one.gpu_count for one in chosen if one.nodes == [agent.name]}
+    others = [one.pk for one in chosen if one.pk not in alone]
+    if not others:
+        return alone
+    claims = GpuClaim.objects.filter(attempt__in=others, gpu__node__name=agent.name).order_by()
+    held = dict(claims.values("attempt").annotate(gpus=Count("pk")).values_list("attempt", "gpus"))
+    return alone | {pk: held.get(pk, 0) for pk in others}
 
 
 def _news_of_server(agent: Agent, condition: Condition, now: datetime) -> dict[str, Any]:
@@ -261,11 +284,12 @@ def _stop_of(row: AgentAttempt) -> StopCommand | None:
 
 
 def _note_answered(rows: Mapping[int, AgentAttempt], answer: SyncAnswer, kept: Collection[int], now: datetime) -> None:
-    new = [attempt for attempt in answer.launches if rows[attempt].delivered_at is None]
-    AgentAttempt.objects.filter(pk__in=[rows[attempt].pk for attempt in new]).update(delivered_at=now)
-    over = AgentAttempt.objects.filter(pk__in=[rows[one].pk for one in answer.forget if one in rows])
-    over.update(forgotten=True)
-    over.filter(attempt__in=kept).update(kept=True)
+    if new := [attempt for attempt in answer.launches if rows[attempt].delivered_at is None]:
+        AgentAttempt.objects.filter(pk__in=[rows[attempt].pk for attempt in new]).update(delivered_at=now)
+    if gone := [rows[attempt].pk for attempt in answer.forget if attempt in rows]:
+        over = AgentAttempt.objects.filter(pk__in=gone)
+        over.update(forgotten=True)
+        over.filter(attempt__in=kept).update(kept=True)
 
 
 def _outgoing(agent: Agent, rows: Sequence[AgentAttempt]) -> dict[int, Launch]:
@@ -312,10 +336,12 @@ def _follow_leaving(agent: Agent, notice: timedelta | None, now: datetime) -> bo
 
     One that an administrator has taken out of service stays so, with its reason.
     """
+    if notice is None and agent.left_at is None and agent.name not in nodes_leaving():  # as in nearly all messages
+        return False
     of_agent = Node.objects.filter(engine__agents=agent.pk, name=agent.name)
-    if notice is None and agent.left_at is None:  # as in nearly all messages
+    if notice is None and agent.left_at is None:
         of_agent = of_agent.filter(reason=LEAVING)
-    node = of_agent.first() if notice is not None or of_agent.exists() else None
+    node = of_agent.first()
     if node is None:
         return notice is not None
     if notice is None:
@@ -324,6 +350,7 @@ def _follow_leaving(agent: Agent, notice: timedelta | None, now: datetime) -> bo
     if node.state == Node.State.READY:
         Node.objects.filter(pk=node.pk).update(notice_s=int(notice.total_seconds()))
         drain(node, reason=LEAVING, actor=None)
+        nodes_leaving.forget()
     empty = not GpuClaim.objects.open().filter(gpu__node=node).exists()
     if empty:
         Agent.objects.filter(pk=agent.pk, left_at=None).update(left_at=now)
@@ -342,5 +369,5 @@ def _pause(rows: Collection[AgentAttempt]) -> timedelta:
     """Until the next message: short where a rank is ready, and waits for the others of its gang."""
     if any(row.ready_at and not (row.go_at or row.stop_reason) for row in rows):
         return timedelta(seconds=SHORTEST_PAUSE_S)
-    pause_s = agents_known.number() / AGENTS_PER_SECOND
+    pause_s = agents_known() / AGENTS_PER_SECOND
     return timedelta(seconds=min(max(pause_s, SHORTEST_PAUSE_S), LONGEST_PAUSE_S))

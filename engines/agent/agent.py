@@ -18,7 +18,7 @@ from engines.agent.checkpoint_uploads import CheckpointUploads
 from engines.agent.condition import Conditions
 from engines.agent.connection import CONFLICT, FORKED, OTHER_RELEASE, UNAUTHORIZED, Connection, Refused, Unheard
 from engines.agent.kept_jobs import KeptJobs
-from engines.agent.machine import machine_digest
+from engines.agent.machine import Describe, machine_digest
 from engines.agent.marks import Marks
 from engines.agent.messages import VERSION, AttemptNews, CheckpointOrder, Orders, ShareOrder, Sync
 from engines.agent.network import Network
@@ -55,7 +55,7 @@ class Agent:
         folder: Path,
         connection: Connection,
         engine: LocalEngine,
-        describe: Callable[[], NodeReport],
+        describe: Describe,
         *,
         notice: timedelta,
         uploads: CheckpointUploads | None = None,
@@ -74,7 +74,7 @@ class Agent:
         )
         self._sessions = Sessions(connection, engine)
         self._kept = KeptJobs(folder, engine, self._transfers.jobs_here)
-        self._site = site
+        self._site, self._machine = site, machine_digest()
         self._condition = condition or Conditions(Program.own())
         self._updates = updates or Updates(folder, Program.own())
         self._read_gpus = read_gpus or GpuSamples()
@@ -116,13 +116,15 @@ class Agent:
         """Wait for the next turn: for the pause, or until there is news of an attempt that the service waits for."""
         until_s = seconds_since_boot() + self._pause_s
         while (left_s := until_s - seconds_since_boot()) > 0 and not self._woken.wait(min(left_s, NEWS_EVERY_S)):
-            if self._is_answered and self._state() != self._told:
+            if left_s > NEWS_EVERY_S and self._is_answered and self._state(self._reports()) != self._told:
                 break
         self._woken.clear()
 
-    def _state(self) -> dict[int, tuple[Phase, bool]]:
+    def _reports(self) -> Sequence[AttemptReport]:
+        return self._engine.poll(self._engine.attempts())
+
+    def _state(self, reports: Sequence[AttemptReport]) -> dict[int, tuple[Phase, bool]]:
         """Of each attempt here, its phase, and whether it is ready: what others wait for."""
-        reports = self._engine.poll(self._engine.attempts())
         return {one.attempt: (one.phase, self._engine.is_ready(one.attempt)) for one in reports}
 
     def _once_heard(self, work: Callable[[threading.Event, float], None], stopped: threading.Event) -> None:
@@ -178,8 +180,9 @@ class Agent:
     def _tell_and_obey(self) -> bool:
         self._watch_notice()
         self._is_answered = False
-        asked_at_s, self._told = seconds_since_boot(), self._state()
-        orders = self._connection.sync(self._news())
+        asked_at_s, reports = seconds_since_boot(), self._reports()
+        self._told = self._state(reports)
+        orders = self._connection.sync(self._news(reports))
         self._is_answered = True
         has_work = bool(self._told or orders.launches or self._transfers.fetching)
         is_kept = self._marks.keep(orders.mark, has_work=has_work)
@@ -190,18 +193,18 @@ class Agent:
         self._obey(orders if is_kept else replace(orders, launches=()))
         return orders.may_go and self._leave.exists()
 
-    def _news(self) -> Sync:
+    def _news(self, reports: Sequence[AttemptReport]) -> Sync:
         fetching = self._transfers.fetching
-        known = [attempt for attempt in self._engine.attempts() if attempt not in fetching]
+        known = [one for one in reports if one.attempt not in fetching]
         waiting = [AttemptNews(AttemptReport(attempt, Phase.LAUNCHING), fetching=True) for attempt in fetching]
-        node = self._describe()
+        node = self._describe(has_work=bool(reports or fetching))
         condition = self._condition(node)
         kept = self._kept.part() if condition is not None else None
         return Sync(
             VERSION,
-            machine_digest(),
+            self._machine,
             node,
-            attempts=[*map(self._news_of, self._engine.poll(known)), *waiting],
+            attempts=[*map(self._news_of, known), *waiting],
             leaving=self._leaving(),
             gpus=self._read_gpus(node),
             condition=condition,

@@ -30,6 +30,7 @@ from engines.protocol import Phase
 
 log = logging.getLogger(__name__)
 
+IDLE_PAUSE_S = 5.0
 FAILED_PAUSE_S, TOO_LARGE_PAUSE_S = 15.0, 600.0
 """The first is doubled with each failure in a row, up to the second."""
 
@@ -67,8 +68,8 @@ class CheckpointUploads:
         """Ended attempts whose last archive goes before those of running jobs."""
 
     def run(self, stopped: threading.Event, pause_s: float) -> None:
-        """Send the checkpoints of running jobs until stopped."""
-        while not stopped.wait(pause_s):
+        """Send the checkpoints of running jobs until stopped; without an attempt it looks for one less often."""
+        while not stopped.wait(pause_s if self._due_at_s else IDLE_PAUSE_S):
             try:
                 self.turn()
             except Exception:  # the list of attempts could not be read

@@ -130,7 +130,8 @@ def _trial(given: argparse.Namespace, facts: Facts) -> tuple[Joined | None, list
 
 def _tell(checks: Sequence[Check]) -> None:
     for one in checks:
-        print(f"{'ok  ' if one['passed'] else 'FAIL'} {one['name']}: {one['said']}")  # noqa: T201
+        line = f"{'ok  ' if one['passed'] else 'FAIL'} {one['name']}: {one['said']}"
+        print(line, flush=True)  # noqa: T201 - before what `join` prints, which is a process of its own
 
 
 def _update(given: argparse.Namespace) -> int:

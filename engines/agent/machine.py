@@ -5,13 +5,17 @@ import os
 import socket
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from math import inf
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple, Protocol, Self
 
+from engines.linux import seconds_since_boot
 from engines.protocol import EngineError, GpuReport, NodeReport
 
 MIB = 1 << 20
 MOST_EMULATED = 64
+IDLE_EVERY_S = 5.0
+"""As often as agents of many servers report."""
 
 
 class EmulatedGpus(NamedTuple):
@@ -46,8 +50,17 @@ def machine_report(name: str, emulated: EmulatedGpus | None, reported: Iterable[
     return replace(declared, gpu_type=emulated.gpu_type, gpus=gpus, cpus=os.cpu_count() or 1, memory_mib=_memory_mib())
 
 
+class Describe(Protocol):
+    """Reports of the machine; `has_work`: jobs are here, or are about to be."""
+
+    def __call__(self, *, has_work: bool) -> NodeReport: ...
+
+
 class MachineReports:
-    """Reports of the machine while the agent runs: the last one where the engine has none of its GPUs now."""
+    """Reports of the machine while the agent runs: the last one where the engine has none of its GPUs now.
+
+    Without work they are as old as `IDLE_EVERY_S` at most: to ask the driver and the disk was half of an idle turn.
+    """
 
     def __init__(
         self,
@@ -55,17 +68,22 @@ class MachineReports:
         emulated: EmulatedGpus | None,
         look: Callable[[], Iterable[NodeReport]],
         address: Callable[[], str] = str,
+        clock: Callable[[], float] = seconds_since_boot,
     ) -> None:
-        self._name, self._emulated, self._look, self._address = name, emulated, look, address
+        self._name, self._emulated, self._look, self._address, self._clock = name, emulated, look, address, clock
         self._last: NodeReport | None = None
+        self._looked_at_s = -inf
 
-    def __call__(self) -> NodeReport:
+    def __call__(self, *, has_work: bool) -> NodeReport:
+        if self._last is not None and not has_work and self._clock() - self._looked_at_s < IDLE_EVERY_S:
+            return self._last
         try:
             found = machine_report(self._name, self._emulated, self._look())
             self._last = replace(found, address=self._address())
         except EngineError:
             if self._last is None:
                 raise
+        self._looked_at_s = self._clock()
         return self._last
 
 

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 PIECE_BYTES = 1 << 20
 NOT_STARTED = 126
-UNHEARD_PAUSE_S = 5.0
+UNHEARD_PAUSE_S = IDLE_PAUSE_S = 5.0
 
 
 class Transfers:
@@ -47,6 +47,7 @@ class Transfers:
         self._uploads, self._others = uploads, jobs_of_others(folder)
         self._network = network
         self._lock = threading.Lock()
+        self._woken = threading.Event()
         self._waiting: dict[int, Launch] = {}
         self._fetching_since_s: dict[int, float] = {}
         """By our monotonic clock, with the tries that failed."""
@@ -62,6 +63,7 @@ class Transfers:
         """Fetch what the launch needs, and start it."""
         with self._lock:
             self._waiting.setdefault(launch.attempt, launch)
+        self._woken.set()
 
     @property
     def fetching(self) -> list[int]:
@@ -69,20 +71,31 @@ class Transfers:
             return list(self._waiting)
 
     def run(self, stopped: threading.Event, pause_s: float) -> None:
-        """Work until stopped; failed transfers are repeated."""
+        """Work until stopped; failed transfers are repeated. Without an attempt it waits for a launch."""
         while not stopped.is_set():
+            has_work = True
             try:
-                self.turn()
+                has_work = self.turn()
             except Exception:  # the list of attempts could not be read
                 log.exception("files wait")
-            stopped.wait(pause_s)
+            if has_work:
+                stopped.wait(pause_s)
+            else:
+                self._woken.wait(IDLE_PAUSE_S)
+            self._woken.clear()
 
-    def turn(self) -> None:
-        """Start waiting launches, then send new data of every attempt; one that fails delays no other."""
-        for launch in list(self._waiting.values()):
+    def turn(self) -> bool:
+        """Start waiting launches, then send new data of every attempt; one that fails delays no other.
+
+        Returns whether there are any.
+        """
+        waiting = list(self._waiting.values())
+        for launch in waiting:
             self._alone(launch.attempt, lambda launch=launch: self._start(launch))  # type: ignore[misc]
-        for attempt in self._engine.attempts():
+        attempts = self._engine.attempts()
+        for attempt in attempts:
             self._alone(attempt, lambda attempt=attempt: self._send(attempt))  # type: ignore[misc]
+        return bool(waiting or attempts)
 
     def _alone(self, attempt: int, act: Callable[[], None]) -> None:
         try:

@@ -1,5 +1,6 @@
 """Commands about the site's own servers."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -67,12 +68,33 @@ def update(
 def revoke(
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="SERVER", autocompletion=known_nodes)],
+    *,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing, though jobs run there.")] = False,
 ) -> None:
     """Revoke the tokens of a server: its agent stops its jobs, and ends. Drain it first. Administrators only."""
     with connect(context) as client:
+        if not yes:
+            _agree_to_stop(client, name)
         client.revoke_server(name)
         said = "its jobs are stopped at the next message of its agent, which ends"
-        say(f"{sanitized(name)}: revoked; {said}. To take the node off the lists: motley retire {sanitized(name)}")
+        retire = sanitized(f"motley retire {name} --reason ...")
+        say(f"{sanitized(name)}: revoked; {said}. To take it off the lists: {retire}")
+
+
+def _agree_to_stop(client: Client, name: str) -> None:
+    """Have an administrator agree that the jobs of this server are stopped; asks nothing of one without jobs."""
+    node = _nodes(client).get(name)
+    if node is None or not node["jobs_running"]:
+        return
+    client.server(name)  # one that is not there, or is not this person's to revoke, stops no job
+    jobs = f"{node['jobs_running']} job{'s' if node['jobs_running'] > 1 else ''}"
+    said = sanitized(
+        f"{jobs} on {name} would be stopped: motley drain {name} --reason ... --wait moves them away first."
+    )
+    if not sys.stdin.isatty():
+        raise ConfigurationError(f"{said} To revoke it all the same, give --yes.")
+    warn(said)
+    typer.confirm(f"Revoke {sanitized(name)} now?", abort=True, err=True)
 
 
 def _nodes(client: Client) -> dict[str, Node]:

@@ -10,9 +10,12 @@ from motley_command.tables.cluster import occupancy
 from motley_command.tables.format import age, table
 
 MISSING = "-"
+OF_SERVERS = "servers"
+"""Engine of all servers."""
 
 
 def servers_table(servers: Iterable[Server], nodes: Mapping[str, Node], *, now: datetime) -> RenderableType:
+    """The servers, but for those that were revoked and whose nodes are retired: they are kept as a record alone."""
     headings = ("SERVER", "AGENT", "HEARD", "RELEASE", "NODE", "GPUS", "JOBS", "TO BE MENDED")
     rows = [
         (
@@ -26,8 +29,11 @@ def servers_table(servers: Iterable[Server], nodes: Mapping[str, Node], *, now: 
             ", ".join(check["name"] for check in one["findings"] if not check["passed"]),
         )
         for one in servers
+        if one["state"] != "revoked" or one["name"] in nodes
     ]
-    return table(headings, rows, empty="No servers: motley server add root@HOST ...")
+    hidden = any(node["engine"] == OF_SERVERS for node in nodes.values())
+    none = "Administrators see the servers, with a token of scope admin; motley nodes lists their nodes."
+    return table(headings, rows, empty=none if hidden else "No servers: motley server add root@HOST ...")
 
 
 def server_table(server: Server, node: Node | None, *, now: datetime) -> RenderableType:

@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from accounting_app.models import DailyUsage, TeamMonth
-from cluster_app.models import Engine, GpuType, Storage
+from cluster_app.models import Engine, GpuType, Node, Storage
 from connections_app.agents.program import program_digest
 from connections_app.models import Agent
 from jobs_app.models import Budget, TeamQuota, Throughput
@@ -56,6 +56,33 @@ def test_servers_are_listed_and_shown_with_what_is_to_be_mended(service: Live, m
     assert staff("server", "revoke", "n1").stdout.startswith("n1: revoked; its jobs are stopped")
     assert Agent.objects.get().revoked_at is not None
     assert staff("server", "revoke", "nowhere").exit_code == 4
+    assert "revoked" in staff("server", "list").stdout
+    assert staff("retire", "n1", "-r", "sold").exit_code == 0
+    assert "n1" not in staff("server", "list").stdout
+
+
+def test_who_may_not_see_the_servers_is_not_told_that_there_are_none(service: Live, motley: Motley) -> None:
+    assert motley("server", "list").stdout.startswith("No servers: motley server add")
+    servers = Engine.objects.create(name="servers", kind=Engine.Kind.SERVERS)
+    Node.objects.update(engine=servers)
+    assert motley("server", "list").stdout.startswith("Administrators see the servers")
+
+
+def test_a_server_with_jobs_is_revoked_when_an_administrator_agrees(
+    service: Live, motley: Motley, staff: Motley
+) -> None:
+    """Its jobs would be stopped: without a terminal `--yes` says that this is meant."""
+    now, local = timezone.now(), Engine.objects.get(name="local")
+    joined = {"digest": "n1", "join_digest": "n1", "join_expires_at": now, "joined_at": now, "heard_at": now}
+    Agent.objects.create(name="n1", **joined, site=True, join_trusted=True, trusted=True, engine=local)
+    service.lab.running(service.add("a", command="sleep 600"))
+    assert motley("server", "revoke", "n1").exit_code == 4
+    refused = staff("server", "revoke", "n1")
+    assert refused.exit_code != 0
+    assert "1 job on n1 would be stopped: motley drain n1 --reason ... --wait" in refused.stderr
+    assert Agent.objects.get().revoked_at is None
+    assert staff("server", "revoke", "n1", "--yes").exit_code == 0
+    assert Agent.objects.get().revoked_at is not None
 
 
 def test_what_takes_a_node_away_needs_a_reason_and_an_administrator(motley: Motley, staff: Motley) -> None:

@@ -16,7 +16,7 @@ from connections_app.agents.engine import _own_report
 from connections_app.models import Agent
 from engines.agent.codec import encode
 from engines.agent.messages import AttemptNews
-from engines.protocol import AttemptReport, Phase, Progress
+from engines.protocol import AttemptReport, NodeShare, Phase, Progress
 from jobs_app.models import Attempt
 from scheduler_app.round.dispatch import dispatch
 from scheduler_app.round.reconcile import observe
@@ -90,7 +90,7 @@ def test_a_message_without_news_costs_few_queries_and_its_report_is_read_once(la
     server.sync()
     with CaptureQueriesContext(connection) as queries:
         server.sync()
-    assert len(queries) <= 7, [one["sql"][:200] for one in queries]
+    assert len(queries) <= 6, [one["sql"][:200] for one in queries]
     observe(lab.fence, lab.now)
     read = _own_report.cache_info().misses
     server.sync()
@@ -100,6 +100,20 @@ def test_a_message_without_news_costs_few_queries_and_its_report_is_read_once(la
     server.sync()
     observe(lab.fence, lab.now)
     assert _own_report.cache_info().misses == read + 1
+
+
+def test_a_message_of_a_running_job_costs_one_query_more(lab: Lab) -> None:
+    """Shares and checkpoint times are read together: with both by themselves, 200 jobs cost the service half a core."""
+    server = Played(lab, "gpu1", joining=replace(JOINING, gangs=True), site=True)
+    lab.submit("sleep 60", gpu_types=["k80"], gpus=2)
+    (launch,) = server.given().launches
+    news = running(launch.attempt, lab)
+    Attempt.objects.update(cpu_memory="tuned", cpus_per_gpu=3, memory_per_gpu_mib=1024)
+    server.sync(news)
+    with CaptureQueriesContext(connection) as queries:
+        orders = server.sync(news)
+    assert [one.share for one in orders.shares] == [NodeShare(6, 2048)]
+    assert len(queries) <= 7, [one["sql"][:200] for one in queries]
 
 
 def test_one_machine_whose_report_cannot_be_read_harms_no_other(machines: Machines) -> None:

@@ -5,7 +5,6 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import time, timedelta
-from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -42,7 +41,7 @@ from scheduler_app.models import PolicySetting
 from scheduler_app.policy.settings import choose_policy
 from scheduler_app.round.reconcile import observe
 from tests.engines.stand_in_cgroup import StandInCgroup
-from tests.played_agent import DESK, JOINING, Played, over, running
+from tests.played_agent import DESK, JOINING, Played, machine_named, over, running
 from tests.service_lab import Lab
 
 SAVED = gzip.compress(b"saved")
@@ -270,7 +269,7 @@ def test_the_test_of_an_engine_passes_at_a_real_agent_and_leaves_nothing_there(
 ) -> None:
     monkeypatch.setattr("engines.agent.agent.machine_digest", lambda: "machine")
     connection, engine = OverRest(desk), LocalEngine(tmp_path / "engine", declared=[desk.name])
-    describe = partial(replace, DESK, name=desk.name)
+    describe = machine_named(desk.name)
     agent = RealAgent(tmp_path, connection, engine, describe, notice=timedelta())
     probe = ask_for_probe(Engine.objects.get(name=desk.name), actor=None)
 
@@ -294,7 +293,7 @@ def test_the_share_of_a_job_at_a_real_agent_changes_while_it_runs(
     setting = PolicySetting(policy="fifo", cpu_memory="tune", round_length_s=1, min_run_s=0)
     choose_policy(setting, actor=None)
     engine = LocalEngine(tmp_path / "engine", declared=[desk.name])
-    describe = partial(replace, DESK, name=desk.name)
+    describe = machine_named(desk.name)
     agent = RealAgent(tmp_path, OverRest(desk), engine, describe, notice=timedelta())
 
     def turns_until(look: Callable[[], bool]) -> None:
@@ -321,7 +320,7 @@ def test_a_job_at_a_real_agent_is_told_while_it_runs_when_checkpoints_pay(
 ) -> None:
     monkeypatch.setattr("engines.agent.agent.machine_digest", lambda: "machine")
     engine = LocalEngine(tmp_path / "engine", declared=[desk.name])
-    agent = RealAgent(tmp_path, OverRest(desk), engine, partial(replace, DESK, name=desk.name), notice=timedelta())
+    agent = RealAgent(tmp_path, OverRest(desk), engine, machine_named(desk.name), notice=timedelta())
 
     def turns_until(look: Callable[[], bool]) -> None:
         lab.until(lambda: (agent.turn(), agent._transfers.turn()) and look())

@@ -231,7 +231,7 @@ def test_rows_of_a_server_that_is_gone_are_removed_with_the_files_of_the_job(lab
 def test_an_agent_whose_rank_waits_for_others_asks_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pause of two hundred servers is long, and the word for a gang to start would wait for it."""
     monkeypatch.setattr(sync, "AGENTS_PER_SECOND", 0.1)
-    monkeypatch.setattr(sync, "agents_known", sync.KnownAgents())
+    sync.agents_known.forget()
     agent, now = server("gpu1"), timezone.now()
     row = AgentAttempt(agent=agent, attempt=7, job=UUID(int=0), ready_at=now)
     pauses = [sync._pause([replaced]) for replaced in (row, AgentAttempt(ready_at=now, go_at=now), AgentAttempt())]

@@ -5,7 +5,6 @@ import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -26,7 +25,7 @@ from engines.local.engine import LocalEngine
 from jobs_app.models import Job
 from operations.job_file_retention import discard_files, jobs_with_files, measure_files
 from tests.connections.test_agents import OverRest
-from tests.played_agent import DESK, JOINING, Played, over, running
+from tests.played_agent import JOINING, Played, machine_named, over, running
 from tests.service_lab import Lab
 
 pytestmark = pytest.mark.django_db
@@ -54,7 +53,7 @@ class Server:
 
     def start(self) -> None:
         """An agent, as after a restart of the process."""
-        describe, folder = partial(replace, DESK, name="gpu1"), self.folder
+        describe, folder = machine_named("gpu1"), self.folder
         self.agent = Agent(
             folder, self.connection, self.engine, describe, notice=timedelta(), condition=self.conditions, site=True
         )

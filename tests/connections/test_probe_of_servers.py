@@ -10,6 +10,7 @@ import pytest
 from pytest_django import Settings
 
 from cluster_app.models import Engine, Storage
+from connections_app import probe as probe_module
 from connections_app.models import EngineProbe
 from connections_app.probe import advance_probes, ask_for_probe
 from tests.played_agent import JOINING, Played
@@ -32,8 +33,8 @@ def servers(lab: Lab, settings: Settings, tmp_path: Path, shared: Path) -> Seque
     found = [
         Played(lab, name, joining=replace(JOINING, token=f"agent_{name}", gangs=True), site=True) for name in NAMES
     ]
-    for server in found:
-        server.address = "10.0.0.1"
+    for number, server in enumerate(found, 1):
+        server.address = f"127.0.1.{number}"
         server.sync()
     lab.tick()
     Storage.objects.create(name="data", engine=Engine.objects.get(name="servers"), path=str(shared))
@@ -80,17 +81,35 @@ def test_the_account_of_jobs_empties_no_file_through_a_link(
     kept.write_text("a checkpoint")
     for word in ("token", "read"):
         (shared / token.name.replace("token-service", f"{word}-0")).symlink_to(kept)
-    running = []
-    for rank, server in enumerate(servers):
-        own = tmp_path / server.name
-        own.mkdir()
-        variables = os.environ | {"MOTLEY_NODE_RANK": str(rank), "MOTLEY_CHECKPOINT_DIR": str(own)}
-        command = ["/bin/sh", "-c", command_of(server)]
-        running.append(subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True))
+    running = [started(rank, server, tmp_path) for rank, server in enumerate(servers)]
     said = [one.communicate()[0] for one in running]
     assert [one.returncode for one in running] == [0, 0]
+    assert all("reaches all other servers" in text for text in said)
     assert all("storage data is shared by all servers" in text for text in said)
     assert all("storage data is seen by the service" in text for text in said)
     assert kept.read_text() == "a checkpoint"
     assert [one.name for one in shared.iterdir()] == [token.name]
     assert probe.ended_at is None
+
+
+def started(rank: int, server: Played, folder: Path) -> "subprocess.Popen[str]":
+    """The rank of the test on this server."""
+    own = folder / server.name
+    own.mkdir()
+    variables = os.environ | {"MOTLEY_NODE_RANK": str(rank), "MOTLEY_CHECKPOINT_DIR": str(own)}
+    command = ["/bin/sh", "-c", command_of(server)]
+    return subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_a_server_that_another_does_not_reach_is_named(
+    lab: Lab, servers: Sequence[Played], shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a firewall between them: a gang would wait there until its time limit."""
+    monkeypatch.setattr(probe_module, "REACHED_WITHIN_S", 0.3)
+    monkeypatch.setattr(probe_module, "SEEN_WITHIN_S", 0.1)
+    begun(lab)
+    alone = started(0, servers[0], tmp_path)
+    said, errors = alone.communicate()
+    assert alone.returncode == 1
+    assert "does not reach gpu2 (127.0.1.2)" in said
+    assert "Not reached at TCP port 49599: gpu2 (127.0.1.2). Open the ports of trainings between the servers" in errors

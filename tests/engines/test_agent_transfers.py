@@ -18,6 +18,7 @@ from engines.agent.agent import Agent, mark_path
 from engines.agent.checkpoint_uploads import CheckpointUploads
 from engines.agent.codec import encode
 from engines.agent.connection import OTHER_RELEASE, PROBLEM, ArchiveTooLarge, Connection, Refused, Unheard
+from engines.agent.machine import Describe
 from engines.agent.messages import Orders
 from engines.agent.transfers import Transfers
 from engines.attempt_files import AttemptFolder, read_json, write_json
@@ -193,13 +194,17 @@ def test_an_agent_ends_when_the_service_itself_refuses_its_token(service: Servic
 
 
 def test_an_error_of_the_machine_ends_no_agent(service: Service, tmp_path: Path) -> None:
-    def broken() -> NodeReport:
+    def broken(*, has_work: bool) -> NodeReport:
         raise StopIteration
 
     assert agent_in(tmp_path, service, broken).turn() is False
 
 
-def agent_in(folder: Path, service: Service, describe: Callable[[], NodeReport] = lambda: NodeReport("desk")) -> Agent:
+def desk(*, has_work: bool) -> NodeReport:
+    return NodeReport("desk")
+
+
+def agent_in(folder: Path, service: Service, describe: Describe = desk) -> Agent:
     return Agent(folder, service.connection, LocalEngine(folder / "engine"), describe, notice=timedelta())
 
 
@@ -307,9 +312,7 @@ def test_a_server_of_another_release_keeps_its_jobs_until_it_is_updated(
     refusal = json.dumps({**SAID, "code": OTHER_RELEASE}).encode()
     service.says = lambda _: Said(409, refusal, OURS)
     engine = Runs(tmp_path / "engine")
-    agent = Agent(
-        tmp_path, service.connection, engine, lambda: NodeReport("desk"), notice=timedelta(seconds=1), site=site
-    )
+    agent = Agent(tmp_path, service.connection, engine, desk, notice=timedelta(seconds=1), site=site)
     with nullcontext() if site else pytest.raises(Refused):
         assert not agent.turn()
 
@@ -329,7 +332,7 @@ def test_what_runs_is_stopped_before_it_is_forgotten(service: Service, tmp_path:
     orders = Orders(timedelta(seconds=60), timedelta(seconds=1), forget=(1,), mark="m1")
     service.says = lambda _: Said(200, json.dumps(encode(orders)).encode())
     engine = Runs(tmp_path / "engine")
-    Agent(tmp_path, service.connection, engine, lambda: NodeReport("desk"), notice=timedelta()).turn()
+    Agent(tmp_path, service.connection, engine, desk, notice=timedelta()).turn()
     assert (engine.stopped, read_json(mark_path(tmp_path))) == ((1, timedelta()), "m1")
     assert (tmp_path / "engine" / "attempts" / "1").exists()
 
@@ -366,12 +369,12 @@ def test_an_idle_agent_writes_no_mark_for_each_answer_and_one_with_work_does(
     stored = []
     for _ in range(3):
         agent.turn()
-        stored.append((read_json(mark_path(tmp_path)), agent._news().heard))
+        stored.append((read_json(mark_path(tmp_path)), agent._news(agent._reports()).heard))
     monkeypatch.setattr("engines.agent.marks.IDLE_EVERY_S", 0.0)
     agent.turn()
     monkeypatch.undo()
-    stored.append((read_json(mark_path(tmp_path)), agent._news().heard))
+    stored.append((read_json(mark_path(tmp_path)), agent._news(agent._reports()).heard))
     ended(tmp_path, 1)
     agent.turn()
-    stored.append((read_json(mark_path(tmp_path)), agent._news().heard))
+    stored.append((read_json(mark_path(tmp_path)), agent._news(agent._reports()).heard))
     assert stored == [("m0", "m0"), ("m0", "m0"), ("m0", "m0"), ("m3", "m3"), ("m4", "m4")]

@@ -161,6 +161,7 @@ def test_the_servers_are_tested_together_with_the_storage_that_they_share(cluste
     (ledger / "data").chmod(0o777)
     said = cluster.test(data=ledger / "data")
     assert said["passed"], said
+    assert said["log"].count("reaches all other servers\n") == 3
     assert said["log"].count("storage data is shared by all servers\n") == 3
     assert said["log"].count("storage data is seen by the service\n") == 3
     assert list((ledger / "data").iterdir()) == []
