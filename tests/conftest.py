@@ -1,3 +1,4 @@
+import gc
 import os
 import shutil
 import signal
@@ -59,6 +60,9 @@ FOUND_RUNTIME = cache(find_runtime)
 """To ask Podman takes as long as a small test; this machine's answer stays the same."""
 WORTH_A_LIST_S, MODULES_LISTED = 300, 30
 
+if "PYTEST_XDIST_WORKER" in os.environ:
+    gc.disable()  # until all is collected, which leaves little garbage: a fifth of the time that takes
+
 hypothesis.settings.register_profile("any machine", deadline=None)  # a busy one is no fault of an example
 hypothesis.settings.load_profile("any machine")
 hypothesis.settings.register_profile("fast", deadline=None, max_examples=USUAL // 10)
@@ -75,6 +79,13 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if _tier(config) in (Tier.FAST, Tier.TEST):
         hypothesis.settings.load_profile("fast")
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage from now on, but not among all that was collected, which lasts until the end."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 def _tier(config: pytest.Config) -> Tier:
