@@ -188,7 +188,8 @@ def _too_large(request: Request, nodes: Iterable[NodeShape]) -> Refusal | None:
         return _too_many_replicas(request, of_type)
     largest = {kind: largest_gang(request, there) for kind, there in of_type.items()}
     best = ", ".join(f"{gpus} {kind.upper()}" for kind, gpus in sorted(largest.items(), key=lambda item: -item[1]))
-    asked = f"{request.gpus} GPUs of one job{_conditions(request, nodes)}"
+    allowed = [node for its in of_type.values() for node in its]
+    asked = f"{request.gpus} GPUs of one job{_conditions(request, allowed)}"
     text = f"No GPU type has room for {asked}; the most possible: {best}."
     if max(largest.values()) > request.gpus:
         text += " A job has equally many on each of its nodes, unless it sets `uneven_gang`."
@@ -196,16 +197,17 @@ def _too_large(request: Request, nodes: Iterable[NodeShape]) -> Refusal | None:
     return Refusal("gang_too_large", "/gpus", text)
 
 
-def _conditions(request: Request, nodes: Iterable[NodeShape]) -> str:
+def _conditions(request: Request, allowed: Sequence[NodeShape]) -> str:
     """What limits the nodes besides their GPUs, as a sentence goes on: ` with the requested CPUs and memory`."""
-    booked = any(_booking_limits(request, node) for node in nodes)
-    return _requested(request) + " beside the CPUs and memory that Slurm books for each GPU" * booked
+    books = " beside the CPUs and memory that Slurm books for each GPU"
+    return _requested(request) + books * _booking_limits(request, allowed)
 
 
-def _booking_limits(request: Request, node: NodeShape) -> bool:
-    """Whether the node serves fewer GPUs of the request because of what its engine books at least."""
-    unbooked = replace(node, booked_cpus_per_gpu=0, booked_memory_per_gpu_mib=0)
-    return _slots(request, [node]) != _slots(request, [unbooked])
+def _booking_limits(request: Request, allowed: Sequence[NodeShape]) -> bool:
+    """Whether the request would fit on a GPU type if engines booked nothing beyond it."""
+    unbooked = [replace(node, booked_cpus_per_gpu=0, booked_memory_per_gpu_mib=0) for node in allowed]
+    kinds = {node.gpu_type for node in allowed}
+    return any(fits(request.on(kind), [node for node in unbooked if node.gpu_type == kind]) for kind in kinds)
 
 
 def _requested(request: Request) -> str:

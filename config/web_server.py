@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from allocation.solvers.linear_program import divert_native_output
+
 wsgi_app = "config.wsgi"
 worker_class = "gthread"
 umask = 0o077
@@ -20,6 +22,4 @@ def pre_fork(server: Any, worker: Any) -> None:
 
 def post_fork(server: Any, worker: Any) -> None:
     worker.sockets = [worker.sockets[worker.place % len(worker.sockets)]]
-    from allocation.solvers.linear_program import divert_native_output  # noqa: PLC0415  # the parent needs no SciPy
-
     divert_native_output()

@@ -36,7 +36,7 @@ from engines.protocol import (
 
 log = logging.getLogger(__name__)
 
-PATIENCE = timedelta(minutes=2)
+PATIENCE = timedelta(minutes=3)
 GRACE = timedelta(seconds=5)
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 """Jobs write to the storage, too: through a link of theirs nothing is made."""
@@ -85,8 +85,9 @@ try:
     listening.bind((addresses[rank], port))
     listening.listen(1024)
     threading.Thread(target=take, daemon=True).start()
-except OSError:  # another process listens there, which is reached as well
+except OSError as error:  # another process listens there, which is reached as well, or holds the port
     came = None
+    print("does not listen at {0}:{1}: {2}".format(addresses[rank], port, error))
 def reaches(address):
     while time.time() < until:
         try:
@@ -146,6 +147,10 @@ if rank == 0:
         for entry in os.listdir(path):
             if entry.startswith(mark) and not entry.endswith("service"):
                 os.remove(os.path.join(path, entry))
+elif strangers or cut:  # the first failure ends all: the files are removed before
+    until = time.time() + given["wait_s"]
+    while time.time() < until and any(os.path.lexists(beside(path, "read", rank)) for _, path in folders):
+        time.sleep(0.2)
 if strangers:
     text = "Files of the same account have another number here, {0}: give it one number on all servers: {1}"
     sys.exit(text.format(os.getuid(), ", ".join(sorted(set(strangers)))))

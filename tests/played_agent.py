@@ -8,6 +8,7 @@ from typing import Any, Self
 from rest_framework.test import APIClient
 
 from connections_app.agents.join_agent import issue_join_token
+from connections_app.agents.sync import agents_known, nodes_leaving
 from engines.agent.codec import decode, encode
 from engines.agent.machine import Describe
 from engines.agent.messages import VERSION, AttemptNews, Joining, Orders, Sync
@@ -24,6 +25,8 @@ class Played:
     def __init__(
         self, lab: Lab, name: str = "desk", *, trusted: bool = True, joining: Joining = JOINING, site: bool = False
     ) -> None:
+        agents_known.forget()  # those of the test before
+        nodes_leaving.forget()
         self.lab, self.name, self.token = lab, name, joining.token
         self.mark = self.address = ""
         self.agent, self.join_token = issue_join_token(name, trusted=trusted, actor=None, now=lab.now, site=site)

@@ -207,10 +207,12 @@ def _is_proven(corner: Vertex, c: Floats, A: Floats, b: Floats, tolerance: float
 def divert_native_output(descriptor: int | None = None) -> None:
     """Keep standard output for what Python prints; lines that HiGHS prints there now and then go to this descriptor.
 
-    None: they go nowhere, as of processes that write logs.
+    None: they go nowhere, as of processes that write logs. A second call does nothing.
     """
+    if sys.stdout.fileno() != 1:
+        return
     sys.stdout.flush()
     ours, nowhere = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere if descriptor is None else descriptor, 1)
     os.close(nowhere)
-    sys.stdout = os.fdopen(ours, "w", encoding=sys.stdout.encoding, buffering=1)
+    sys.stdout = sys.__stdout__ = os.fdopen(ours, "w", encoding=sys.stdout.encoding, buffering=1)  # type: ignore[misc]

@@ -180,9 +180,11 @@ class Agent:
     def _tell_and_obey(self) -> bool:
         self._watch_notice()
         self._is_answered = False
-        asked_at_s, reports = seconds_since_boot(), self._reports()
+        asked_at_s = seconds_since_boot()
+        fetching = self._transfers.fetching  # before the reports: one that starts meanwhile is among both
+        reports = self._reports()
         self._told = self._state(reports)
-        orders = self._connection.sync(self._news(reports))
+        orders = self._connection.sync(self._news(reports, fetching))
         self._is_answered = True
         has_work = bool(self._told or orders.launches or self._transfers.fetching)
         is_kept = self._marks.keep(orders.mark, has_work=has_work)
@@ -193,8 +195,7 @@ class Agent:
         self._obey(orders if is_kept else replace(orders, launches=()))
         return orders.may_go and self._leave.exists()
 
-    def _news(self, reports: Sequence[AttemptReport]) -> Sync:
-        fetching = self._transfers.fetching
+    def _news(self, reports: Sequence[AttemptReport], fetching: Sequence[int]) -> Sync:
         known = [one for one in reports if one.attempt not in fetching]
         waiting = [AttemptNews(AttemptReport(attempt, Phase.LAUNCHING), fetching=True) for attempt in fetching]
         node = self._describe(has_work=bool(reports or fetching))

@@ -19,12 +19,12 @@ from engines.agent.checkpoint_uploads import CheckpointUploads
 from engines.agent.codec import encode
 from engines.agent.connection import OTHER_RELEASE, PROBLEM, ArchiveTooLarge, Connection, Refused, Unheard
 from engines.agent.machine import Describe
-from engines.agent.messages import Orders
+from engines.agent.messages import Orders, Sync
 from engines.agent.transfers import Transfers
 from engines.attempt_files import AttemptFolder, read_json, write_json
 from engines.local.engine import LocalEngine
 from engines.output_order import ORDERED
-from engines.protocol import AttemptReport, NodeReport, Phase, StopReason, Stream
+from engines.protocol import AttemptReport, Launch, NodeLaunch, NodeReport, Phase, StopReason, Stream
 from engines.supervision.supervisor import write_exit
 from engines.supervision.unpack import CodeNotUnpacked, unpack_code
 
@@ -337,6 +337,29 @@ def test_what_runs_is_stopped_before_it_is_forgotten(service: Service, tmp_path:
     assert (tmp_path / "engine" / "attempts" / "1").exists()
 
 
+class Begins(Runs):
+    """An engine where the launch that waits begins after its attempts were listed."""
+
+    agent: Agent
+
+    def poll(self, attempts: Iterable[int]) -> list[AttemptReport]:
+        self.agent._transfers._waiting.clear()
+        return super().poll(attempts)
+
+
+def test_a_launch_that_begins_while_a_message_is_made_is_in_it(
+    service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Begins(tmp_path / "engine")
+    engine.agent = agent = Agent(tmp_path, service.connection, engine, desk, notice=timedelta())
+    agent._transfers.add(Launch(7, job=str(uuid4()), command="true", tasks=[NodeLaunch("desk", {})]))
+    told = list[Sync]()
+    orders = Orders(timedelta(seconds=60), timedelta(seconds=1), mark="m1")
+    monkeypatch.setattr(service.connection, "sync", lambda message: (told.append(message), orders)[1])
+    agent.turn()
+    assert [one.report.attempt for one in told[0].attempts] == [7]
+
+
 def test_news_of_an_attempt_does_not_wait_for_the_end_of_a_long_pause(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -369,12 +392,12 @@ def test_an_idle_agent_writes_no_mark_for_each_answer_and_one_with_work_does(
     stored = []
     for _ in range(3):
         agent.turn()
-        stored.append((read_json(mark_path(tmp_path)), agent._news(agent._reports()).heard))
+        stored.append((read_json(mark_path(tmp_path)), agent._news(agent._reports(), []).heard))
     monkeypatch.setattr("engines.agent.marks.IDLE_EVERY_S", 0.0)
     agent.turn()
     monkeypatch.undo()
-    stored.append((read_json(mark_path(tmp_path)), agent._news(agent._reports()).heard))
+    stored.append((read_json(mark_path(tmp_path)), agent._news(agent._reports(), []).heard))
     ended(tmp_path, 1)
     agent.turn()
-    stored.append((read_json(mark_path(tmp_path)), agent._news(agent._reports()).heard))
+    stored.append((read_json(mark_path(tmp_path)), agent._news(agent._reports(), []).heard))
     assert stored == [("m0", "m0"), ("m0", "m0"), ("m0", "m0"), ("m3", "m3"), ("m4", "m4")]

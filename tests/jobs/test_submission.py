@@ -87,6 +87,7 @@ def test_what_slurm_books_for_a_gpu_counts_as_requested(cluster: Lab) -> None:
     assert (fault["code"], fault["pointer"]) == ("gang_too_large", "/gpus")
     assert books in fault["detail"]
     assert "books" not in refusal(cluster, gpus=16, cpus_per_gpu=16)["detail"]  # the job asks for as much itself
+    assert "books" not in refusal(cluster, gpus=16)["detail"], "it would not fit without what is booked"
     assert cluster.submit(gpus=2).state == Job.State.QUEUED
 
 

@@ -10,6 +10,7 @@ OWN = "from allocation.solvers.linear_program import divert_native_output"
 BEGINNINGS = {
     "simulator": (f"{OWN}; divert_native_output(2)", "HiGHS"),
     "scheduler": (f"{OWN}; divert_native_output()", ""),
+    "twice": (f"{OWN}; divert_native_output(); divert_native_output()", ""),
     "web": (f"{WEB}; post_fork(None, SimpleNamespace(place=0, sockets=[0]))", ""),
     "worker of Celery": ("from config.celery import keep_our_lines_alone; keep_our_lines_alone()", ""),
 }
@@ -18,6 +19,6 @@ BEGINNINGS = {
 @pytest.mark.parametrize("process", BEGINNINGS)
 def test_what_a_native_library_prints_is_diverted_and_ours_is_kept(process: str) -> None:
     begin, diverted = BEGINNINGS[process]
-    code = f"import os; {begin}; os.write(1, b'HiGHS'); print('ours')"
+    code = f"import os, sys; {begin}; os.write(1, b'HiGHS'); print('ours', file=sys.__stdout__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("ours\n", diverted)
