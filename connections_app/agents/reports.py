@@ -15,7 +15,7 @@ from engines.protocol import AttemptReport, Phase, Progress
 
 MOST_EXIT_CODE = 255
 YEARS = range(1970, 9999)
-"""Years whose moments can be compared and stored in any time zone."""
+"""Years in which times can be compared and stored in any time zone."""
 
 
 class OwnMachine(NamedTuple):
@@ -80,7 +80,7 @@ def within(report: AttemptReport, own: OwnMachine, delivered_at: datetime, now: 
 
 
 def _possible_progress(progress: Progress | None, most_s: float) -> Progress | None:
-    """The progress, unless it has what no file of a job gives, and columns do not take; likewise of its restore."""
+    """The progress, or None where a value is impossible or does not fit its column; the same for its restore."""
     if progress is None or not 0 <= progress.reports <= MOST_COUNTED:
         return None
     numbers = progress.first_step, progress.step, progress.batch_size or 0, progress.total_steps or 0

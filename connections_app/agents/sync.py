@@ -70,7 +70,7 @@ class ReadSeldom(Generic[Value]):
 
 
 agents_known = ReadSeldom(lambda: Agent.objects.filter(engine__isnull=False, revoked_at=None).count())
-"""How many machines have joined: it sets their pace alone."""
+"""Number of machines that have joined: the pause between two messages of each follows from it."""
 nodes_leaving = ReadSeldom(lambda: {*Node.objects.filter(reason=LEAVING).order_by().values_list("name", flat=True)})
 """Nodes whose machines leave, or have left: one that is back is returned a few seconds later at most."""
 

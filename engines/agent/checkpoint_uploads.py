@@ -68,7 +68,7 @@ class CheckpointUploads:
         """Ended attempts whose last archive goes before those of running jobs."""
 
     def run(self, stopped: threading.Event, pause_s: float) -> None:
-        """Send the checkpoints of running jobs until stopped; without an attempt it looks for one less often."""
+        """Send the checkpoints of running jobs until stopped; without an attempt the pause is longer."""
         while not stopped.wait(pause_s if self._due_at_s else IDLE_PAUSE_S):
             try:
                 self.turn()

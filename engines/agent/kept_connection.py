@@ -33,7 +33,7 @@ def _terms_of(_: int) -> ssl.SSLContext:
 
 
 def forget_terms() -> None:
-    """Have the certificate authorities read again at once: by those that are known a certificate is not believed."""
+    """Have the certificate authorities read again: those in memory did not verify a certificate."""
     _terms_of.cache_clear()
 
 

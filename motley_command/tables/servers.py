@@ -15,7 +15,7 @@ OF_SERVERS = "servers"
 
 
 def servers_table(servers: Iterable[Server], nodes: Mapping[str, Node], *, now: datetime) -> RenderableType:
-    """The servers, but for those that were revoked and whose nodes are retired: they are kept as a record alone."""
+    """The servers, without those that were revoked and whose nodes are retired, which are kept for the record."""
     headings = ("SERVER", "AGENT", "HEARD", "RELEASE", "NODE", "GPUS", "JOBS", "TO BE MENDED")
     rows = [
         (

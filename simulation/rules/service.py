@@ -295,7 +295,7 @@ class ServiceRules:
 
 
 def _marked(rows: int, those: Ints) -> Bools:
-    """Which of so many rows are those."""
+    """Mask of these rows among so many."""
     marked = np.zeros(rows, dtype=np.bool_)
     marked[those] = True
     return marked
