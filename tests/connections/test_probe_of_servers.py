@@ -17,6 +17,8 @@ from tests.played_agent import JOINING, Played
 from tests.service_lab import Lab
 
 NAMES = ("gpu1", "gpu2")
+NETWORK = f"127.{os.getpid() >> 8 & 255}.{os.getpid() & 255}"
+"""The port that servers try is the same in all tests: on one address they would reach another worker's."""
 
 
 @pytest.fixture
@@ -34,7 +36,7 @@ def servers(lab: Lab, settings: Settings, tmp_path: Path, shared: Path) -> Seque
         Played(lab, name, joining=replace(JOINING, token=f"agent_{name}", gangs=True), site=True) for name in NAMES
     ]
     for number, server in enumerate(found, 1):
-        server.address = f"127.0.1.{number}"
+        server.address = f"{NETWORK}.{number}"
         server.sync()
     lab.tick()
     Storage.objects.create(name="data", engine=Engine.objects.get(name="servers"), path=str(shared))
@@ -111,5 +113,7 @@ def test_a_server_that_another_does_not_reach_is_named(
     alone = started(0, servers[0], tmp_path)
     said, errors = alone.communicate()
     assert alone.returncode == 1
-    assert "does not reach gpu2 (127.0.1.2)" in said
-    assert "Not reached at TCP port 49599: gpu2 (127.0.1.2). Open the ports of trainings between the servers" in errors
+    assert f"does not reach gpu2 ({NETWORK}.2)" in said
+    assert (
+        f"Not reached at TCP port 49599: gpu2 ({NETWORK}.2). Open the ports of trainings between the servers" in errors
+    )
