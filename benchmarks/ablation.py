@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from allocation.solvers.linear_program import divert_native_output
 from benchmarks.problems import reference
 from simulation.clock.service_training import SERVICE
 from simulation.scenario.scenario import Scenario
@@ -44,6 +45,7 @@ ROWS = {
 
 
 def main() -> None:
+    divert_native_output(sys.stderr.fileno())
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=len(ROWS))
     parser.add_argument("--processes", type=int, default=os.cpu_count())

@@ -17,6 +17,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from allocation.solvers.linear_program import divert_native_output
 from benchmarks.contention import Run, difference, performed
 from benchmarks.contention_scenarios import philly_jobs, philly_options, written
 from benchmarks.problems import reference
@@ -86,6 +87,7 @@ def _like_sia(folder: Path, seeds: Sequence[int]) -> Sequence[Path]:
 
 
 def main() -> None:
+    divert_native_output(sys.stderr.fileno())
     asked = _arguments()
     with tempfile.TemporaryDirectory() as folder:
         for key, one in workloads(asked.seeds).items():

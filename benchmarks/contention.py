@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from allocation.policies import POLICIES
+from allocation.solvers.linear_program import divert_native_output
 from benchmarks.contention_scenarios import Contention, scenarios
 from simulation.clock.run import SimulatedRound
 from simulation.clock.state import State
@@ -69,6 +70,7 @@ class Run(NamedTuple):
 
 
 def main() -> None:
+    divert_native_output(sys.stderr.fileno())
     asked = _arguments()
     with tempfile.TemporaryDirectory() as name:
         chosen = {key: one for key, one in scenarios(asked.seeds).items() if _is_asked(key, asked.only)}

@@ -34,6 +34,7 @@ from allocation.decision import Decision
 from allocation.policies.parameters import Policy
 from allocation.problem import LEASE, Problem
 from allocation.solvers.few_types import on_few_types
+from allocation.solvers.linear_program import divert_native_output
 from allocation.time_budget import TimeBudget
 from allocation.types import Floats, Ints
 from benchmarks.contention import Run
@@ -188,6 +189,7 @@ def _cell(values: Floats) -> str:
 
 
 def main() -> None:
+    divert_native_output(sys.stderr.fileno())
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", type=lambda text: text.split(","), default=SCENARIOS, help="scenarios, by key")
     parser.add_argument("--policies", type=lambda text: text.split(","), default=POLICIES)

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from allocation.problem import LEASE
+from allocation.solvers.linear_program import divert_native_output
 from allocation.types import Bools, Floats, Ints
 from benchmarks.contention_scenarios import demo_job, demo_scenario
 from operations.sample_jobs import sample, sample_job
@@ -192,6 +193,7 @@ def _row(policy: str, every_s: float, runs: list[Outcome]) -> str:
 
 
 def main() -> None:
+    divert_native_output(sys.stderr.fileno())
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--policies", type=lambda text: text.split(";"), default=["motley"], help="apart by ;")
     parser.add_argument("--seeds", type=read_seeds, default=[0, 1, 2])

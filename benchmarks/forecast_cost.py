@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from allocation.solvers.linear_program import divert_native_output
+
 if TYPE_CHECKING:
     from benchmarks.a_round import Bench
 
@@ -108,6 +110,7 @@ def lines(costs: Sequence[Cost]) -> Iterator[str]:
 
 
 def main() -> None:
+    divert_native_output(sys.stderr.fileno())
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, nargs="*", default=(200, 2000))
     parser.add_argument("--policies", nargs="*", default=("motley", "max_min_fairness", "fifo"))

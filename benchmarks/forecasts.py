@@ -23,6 +23,7 @@ import numpy as np
 from allocation.policies import POLICIES, REGISTRY
 from allocation.policies.fifo import fifo
 from allocation.quotas import Quotas
+from allocation.solvers.linear_program import divert_native_output
 from allocation.types import Floats, Ints
 from benchmarks.plan_course import plan_course
 from estimation.duration_curves import DurationCurves, DurationLeft
@@ -363,6 +364,7 @@ def _seconds_in_words(what: str, seconds: Sequence[tuple[int, float]]) -> str:
 
 
 def main() -> None:
+    divert_native_output(sys.stderr.fileno())
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--policy", default="motley", choices=POLICIES)
     parser.add_argument("--loads", type=float, nargs="*", default=LOADS)

@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from allocation.solvers.linear_program import divert_native_output
 from benchmarks.ablation import CLUSTER, REFERENCE, philly
 from simulation.clock.service_training import ServiceTraining
 from simulation.scenario.scenario import Scenario
@@ -26,6 +27,7 @@ HEADER = """| policy | knowledge | mean JCT, h | each | p99 | makespan | restart
 
 
 def main() -> None:
+    divert_native_output(sys.stderr.fileno())
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--knowledge", choices=KNOWLEDGE, nargs="+", default=KNOWLEDGE)

@@ -21,6 +21,7 @@ from allocation.decision import Decision
 from allocation.plan.more_gpus import hours_saved
 from allocation.policies import POLICIES
 from allocation.problem import Problem
+from allocation.solvers.linear_program import divert_native_output
 from allocation.types import Floats
 from simulation.clock.round_rules import PlannedRound
 from simulation.clock.run import Simulation
@@ -113,6 +114,7 @@ def rows_of(case: Case, jobs: int, round_s: float) -> Iterator[tuple[str, int, f
 
 
 def main() -> None:
+    divert_native_output(sys.stderr.fileno())
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, nargs="*", default=(3, 6))
     parser.add_argument("--loads", type=float, nargs="*", default=(0.8, 1.2))

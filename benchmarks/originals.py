@@ -16,6 +16,7 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from allocation.solvers.linear_program import divert_native_output
 from benchmarks.problems import reference
 from simulation.scenario.scenario import Scenario
 
@@ -63,6 +64,7 @@ class Run(NamedTuple):
 
 
 def main() -> None:
+    divert_native_output(sys.stderr.fileno())
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=TABLES)
     parser.add_argument("--processes", type=int, default=os.cpu_count())

@@ -22,7 +22,7 @@ from scipy.sparse import csr_array
 
 from allocation.policies.max_min_fairness import max_min_fairness
 from allocation.problem import Problem, SpaceSharing, sharing_of
-from allocation.solvers.linear_program import SolverFailed, maximize
+from allocation.solvers.linear_program import SolverFailed, divert_native_output, maximize
 from allocation.types import Floats, Ints
 from benchmarks.problems import TYPES, reference
 
@@ -209,6 +209,7 @@ def _peak_mib() -> float:
 
 
 def main() -> None:
+    divert_native_output(sys.stderr.fileno())
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--no-plain", action="store_true", help="without the whole programs")

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from allocation.solvers.linear_program import divert_native_output
 from allocation.types import Floats, Ints
 from benchmarks.completion import REPORTS, Rates
 from benchmarks.contention import difference
@@ -63,6 +64,7 @@ TOLD: Mapping[str, Told | None] = {
 
 
 def main() -> None:
+    divert_native_output(sys.stderr.fileno())
     asked = _arguments()
     with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(asked.processes) as pool:
         traces = generated(Path(folder), asked.jobs, asked.per_hour)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from allocation.solvers.linear_program import divert_native_output
 from benchmarks.contention import Figures, Run, difference, performed
 from benchmarks.contention_scenarios import RESTART_S, philly_jobs, philly_options, written
 from simulation.scenario.setting import read_seeds
@@ -34,6 +35,7 @@ LOAD = 1.0
 
 
 def main() -> None:
+    divert_native_output(sys.stderr.fileno())
     asked = _arguments()
     with tempfile.TemporaryDirectory() as name:
         runs = list(_runs(asked.policies, asked.seeds, Path(name)))

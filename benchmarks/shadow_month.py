@@ -13,6 +13,7 @@ from heapq import heappop, heappush
 from pathlib import Path
 from time import perf_counter
 
+from allocation.solvers.linear_program import divert_native_output
 from simulation.__main__ import main as simulate
 from simulation.shadow.accounting import FORMAT
 
@@ -92,6 +93,7 @@ def month(jobs: int) -> Iterator[str]:
 
 
 def main() -> None:
+    divert_native_output(sys.stderr.fileno())
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=60_000)
     parser.add_argument("--policy", action="append", help="may be repeated; default: those of shadow mode")

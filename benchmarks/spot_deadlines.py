@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from allocation.solvers.linear_program import divert_native_output
 from allocation.types import Floats
 from benchmarks.intermittence import Zone, zones
 from benchmarks.problems import reference
@@ -62,6 +63,7 @@ class PricedRules(ServiceRules):
 
 
 def main() -> None:
+    divert_native_output(sys.stderr.fileno())
     asked, found = _arguments(), zones()
     sys.stdout.write("| policy | placement knows | deadlines met | mean JCT, h | lost GPU-hours | price |\n")
     sys.stdout.write("| --- | --- | ---: | ---: | ---: | ---: |\n")
