@@ -28,7 +28,7 @@ from allocation.policies._motley_terms import (
 from allocation.policies.parameters import Range
 from allocation.problem import Problem
 from allocation.reservations import ReservationRules
-from allocation.restart_cost import part_lost_to_restart
+from allocation.restart_cost import part_lost_to_restart, rate_after_restart
 from allocation.time_budget import UNLIMITED, TimeBudget
 from allocation.types import Bools, Floats
 
@@ -222,10 +222,8 @@ def plan_ahead(problem: Problem, *, lateness: float, horizon_s: float, planned: 
 
 def _plan(problem: Problem, steps: Floats, held: Bools, x: PlanValues, budget: TimeBudget) -> CostsToGo:
     """Plan of the jobs with so many steps left (m,); a configuration that is not held begins with a restart."""
-    restart_s = where(held, 0, problem.restart_s[:, None])
-    rate = problem.rate * steps[:, None] / (steps[:, None] + problem.rate * restart_s)
     return find_costs_to_go(
-        rate,
+        rate_after_restart(problem, steps, held),
         problem.usage,
         problem.capacity,
         steps=steps,
