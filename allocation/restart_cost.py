@@ -45,6 +45,13 @@ def part_lost_to_restart(problem: Problem, steps: Floats, held: Bools, *, repaid
     return part
 
 
+def rate_after_restart(problem: Problem, steps: Floats, held: Bools) -> Floats:
+    """Rates (m, K) at which so many steps (m,) are done where a restart comes first: T' = T S / (S + T R)."""
+    R, S, T = where(held, 0, problem.restart_s[:, None]), steps[:, None], problem.rate
+    rate: Floats = T * S / (S + T * R)
+    return rate
+
+
 def repays_two_restarts(problem: Problem, rows: Ints) -> Bools:
     """Configurations (r, K) in which these rows get further within a lease, or to their end, than where they are."""
     there, here = problem.rate[rows], problem.rate[rows, problem.held[rows]][:, None]

@@ -20,14 +20,12 @@ from typing import Any
 from allocation.solvers.linear_program import divert_native_output
 from benchmarks.contention import Run, difference, performed
 from benchmarks.contention_scenarios import philly_jobs, philly_options, written
+from benchmarks.generated_traces import like_sia
 from benchmarks.problems import reference
 from simulation.clock.service_training import SERVICE
 from simulation.results.bound import TraceBound, certified_bound
-from simulation.scenario.generator import generate
-from simulation.scenario.generator_options import GeneratorOptions
 from simulation.scenario.scenario import Scenario
 from simulation.scenario.setting import read_seeds
-from simulation.traces.sia import write_sia
 
 POLICIES = "sia;motley;motley_static"
 SIA_CLUSTER = "aws=6x4,dgx-ext=2x8,rtx=3x8"
@@ -50,7 +48,9 @@ def workloads(seeds: Sequence[int]) -> dict[str, Workload]:
     return {
         "philly": Workload("Sia's Philly 1 to 3", _sia, _recorded(sia / "philly", "*.csv")),
         "derived": Workload("Sia's derived workloads", _sia, _recorded(sia / "derived", "philly-*.csv")),
-        "generated": Workload("generated like Philly 1 to 3", _sia, lambda folder: _like_sia(folder, seeds)),
+        "generated": Workload(
+            "generated like Philly 1 to 3", _sia, lambda folder: like_sia(folder, seeds, name="generated")
+        ),
         "gavel": Workload("Gavel's traces, restarts of 60 s", _gavel, _recorded(gavel, "*.trace")),
         "tiresias": Workload("Tiresias' 60 jobs", _tiresias, _recorded(reference() / "traces", "tiresias*.csv")),
         "teams": Workload(
@@ -76,14 +76,6 @@ def _tiresias() -> Scenario:
 
 def _recorded(folder: Path, pattern: str) -> Callable[[Path], Sequence[Path]]:
     return lambda _: sorted(folder.glob(pattern))
-
-
-def _like_sia(folder: Path, seeds: Sequence[int]) -> Sequence[Path]:
-    paths = [folder / f"generated-{seed}.csv" for seed in seeds]
-    for path, seed in zip(paths, seeds, strict=True):
-        trace = generate(GeneratorOptions(like="sia", jobs=160, per_hour=20), seed)
-        path.write_text("".join(write_sia(trace.jobs)))
-    return paths
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.generated_traces import like_sia
 from benchmarks.problems import reference
 from operations.sample_jobs import sample_job, sample_jobs
 from simulation.clock.service_training import SERVICE
@@ -16,7 +17,6 @@ from simulation.scenario.generator import generate
 from simulation.scenario.generator_options import GeneratorOptions
 from simulation.scenario.scenario import Scenario
 from simulation.traces.motley_csv import write_motley_csv
-from simulation.traces.sia import write_sia
 from simulation.traces.trace import Program, Trace, TraceJob
 from simulation.workloads.rate_sources import REFERENCE, BySpeed
 
@@ -202,8 +202,4 @@ def _recorded() -> Sequence[Path]:
 
 
 def _generated(folder: Path) -> Sequence[Path]:
-    paths = [folder / f"sia-{seed}.csv" for seed in GENERATED_SEEDS]
-    for path, seed in zip(paths, GENERATED_SEEDS, strict=True):
-        trace = generate(GeneratorOptions(like="sia", jobs=160, per_hour=20), seed)
-        path.write_text("".join(write_sia(trace.jobs)))
-    return paths
+    return like_sia(folder, GENERATED_SEEDS, name="sia")

@@ -5,7 +5,7 @@ know then is played forward (`forecast`), and the intervals are kept until the t
 known only from jobs of the same workload, team and size that have ended. Beside it, for ends: the interval of how long
 jobs of the same workload and size took before, from submission to end; for starts: the mean wait of those that started
 last from as long a queue, and a plan of the queue in the order of submission without further arrivals, as
-`squeue --start` makes it; for both: the course of the job in the plan over time (`benchmarks.plan_course`).
+`squeue --start` makes it; for both: the course of the job in the plan over time (`allocation.plan`).
 """
 
 import argparse
@@ -20,12 +20,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from allocation.plan.costs_to_go import GAP, all_work_s, intervals_to
+from allocation.plan.program import PlanProgram
+from allocation.plan.solution import solve_plan
 from allocation.policies import POLICIES, REGISTRY
 from allocation.policies.fifo import fifo
+from allocation.problem import Problem
 from allocation.quotas import Quotas
+from allocation.restart_cost import rate_after_restart
 from allocation.solvers.linear_program import divert_native_output
 from allocation.types import Floats, Ints
-from benchmarks.plan_course import plan_course
 from estimation.duration_curves import DurationCurves, DurationLeft
 from estimation.durations import DurationHistory
 from forecast.calibration import Correction, ForecastClass
@@ -124,9 +128,19 @@ class Forecaster:
         """Starts and ends (m,) in the plan over time, of jobs of the expected lengths."""
         problem, began = present.problem.subset(np.arange(present.jobs)), perf_counter()
         steps = np.clip(problem.remaining_steps, LEAST_STEPS, 1e12)
-        found = plan_course(problem, steps=steps)
+        course_s = _course_by_plan(problem, steps)
         self.planned.append((present.jobs, perf_counter() - began))
-        return found.start_s, found.end_s
+        return course_s
+
+
+def _course_by_plan(problem: Problem, steps: Floats) -> tuple[Floats, Floats]:
+    """Starts and ends (m,) in seconds from now in the plan of all jobs; inf: not before the end of its intervals."""
+    held = problem.held[:, None] == np.arange(problem.rate.shape[1])
+    rate = rate_after_restart(problem, steps, held)
+    ends_s = intervals_to(all_work_s(rate, problem.usage, problem.capacity, steps))
+    program = PlanProgram.of(rate, problem.usage, problem.capacity, ends_s, steps=steps, weight=problem.job_weight)
+    plan = solve_plan(program, gap=GAP)
+    return plan.start_s, plan.end_s
 
 
 @dataclass(eq=False)

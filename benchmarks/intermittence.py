@@ -17,7 +17,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from benchmarks.problems import reference
-from estimation.checkpoint_plan import JIT_MARGIN, Mechanism, daly_interval, plan_checkpoints
+from estimation.checkpoint_plan import JIT_MARGIN, daly_interval, plan_checkpoints
 from estimation.interrupted_work import Interruptions, duration_of
 from estimation.node_lifetimes import Exposure, SurvivalCurve, kaplan_meier
 from estimation.types import Bools, Floats
@@ -140,11 +140,11 @@ def _when_due(work_s: Floats, cost_s: Floats, interruptions: Interruptions) -> B
 
 def planned(job: Job, known: Fitted, *, by_record: bool = False) -> Bools:
     """By dynamic programming, on exponential lifetimes or on those recorded."""
-    mechanism = Mechanism("synchronous", job.cost_s, np.full(len(job.cost_s) + 1, RESTORE_S))
+    restore_s = np.full(len(job.cost_s) + 1, RESTORE_S)
     lifetimes = known.lifetimes if by_record else None
-    plan = plan_checkpoints(job.work_s, [mechanism], known.interruptions, lifetimes=lifetimes)
+    plan = plan_checkpoints(job.work_s, job.cost_s, restore_s, known.interruptions, lifetimes=lifetimes)
     saves = none(job, known)
-    saves[[checkpoint.stage - 1 for checkpoint in plan.checkpoints]] = True
+    saves[plan.stages - 1] = True
     return saves
 
 

@@ -7,7 +7,6 @@ CONTRIBUTING.md.
 """
 
 import argparse
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -23,7 +22,7 @@ from allocation.solvers.linear_program import divert_native_output
 from allocation.types import Floats, Ints
 from benchmarks.completion import REPORTS, Rates
 from benchmarks.contention import difference
-from benchmarks.problems import reference
+from benchmarks.generated_traces import gavel_table, like_gavel
 from estimation.completion import Cells, RateFactors, factors_of
 from estimation.gpu_specifications import GPU_SPECIFICATIONS
 from estimation.profile import Knowledge, Measured, Measurement, Place
@@ -37,7 +36,6 @@ from simulation.workloads.jobs import Jobs
 from simulation.workloads.rate_sources import RateTable, read_gavel_table
 
 CLUSTER = "v100=5x4,p100=5x4,k80=5x4"
-SEEDS = (0, 1, 2)
 POLICIES = ("motley", "max_min_fairness", "srtf", "max_sum_throughput")
 
 
@@ -67,7 +65,7 @@ def main() -> None:
     divert_native_output(sys.stderr.fileno())
     asked = _arguments()
     with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(asked.processes) as pool:
-        traces = generated(Path(folder), asked.jobs, asked.per_hour)
+        traces = like_gavel(Path(folder), asked.jobs, asked.per_hour, CLUSTER)
         runs = list(product(asked.policies, asked.told, traces))
         figures = dict(zip(runs, pool.map(run, *zip(*runs, strict=True)), strict=True))
     sys.stdout.write("| policy | told | mean JCT, h | to all rates |\n| --- | --- | ---: | ---: |\n")
@@ -87,21 +85,13 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def generated(folder: Path, jobs: int, per_hour: float) -> Sequence[Path]:
-    like = ["--like", "gavel", "--jobs", str(jobs), "--per-hour", str(per_hour), "--cluster", CLUSTER]
-    where = ["--seeds", f"{SEEDS[0]}-{SEEDS[-1]}", "--out", str(folder / "{seed}.csv")]
-    command = [sys.executable, "-m", "simulation", "generate", *like, "--throughputs", str(_table_path()), *where]
-    subprocess.run(command, check=True, capture_output=True)
-    return sorted(folder.iterdir())
-
-
 def run(policy: str, name: str, trace: Path) -> dict[str, Any]:
     """The figures of one run."""
-    scenario = Scenario(format_name="csv", cluster=CLUSTER, throughputs=_table_path(), restart_s=10)
+    scenario = Scenario(format_name="csv", cluster=CLUSTER, throughputs=gavel_table(), restart_s=10)
     ready, told = scenario.prepare(trace, policy, seed=0), TOLD[name]
     state = ready.simulation.state
     if told is not None:
-        rates = told_rates(state.jobs, told, Cluster.parse(CLUSTER), read_gavel_table(_table_path()))
+        rates = told_rates(state.jobs, told, Cluster.parse(CLUSTER), read_gavel_table(gavel_table()))
         state.work = FixedRates(state.jobs, told=rates)
     return ready.finish(lambda _: None)
 
@@ -177,10 +167,6 @@ def _unknown(name: str, workload: str, told: Told) -> bool:
 
 def _model(workload: str) -> str:
     return workload.partition(" (")[0]
-
-
-def _table_path() -> Path:
-    return reference() / "gavel" / "simulation_throughputs.json"
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ Needs the reference data, see CONTRIBUTING.md.
 """
 
 import argparse
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -17,13 +16,12 @@ from typing import Any
 import numpy as np
 
 from allocation.types import Floats
-from benchmarks.problems import reference
+from benchmarks.generated_traces import gavel_table, like_gavel
 from simulation.rules.service import ServiceRules
 from simulation.scenario.scenario import Scenario
 
 CLUSTER, GPUS = "v100=8x8", 64
 POLICIES = ("motley", "srtf", "fifo")
-SEEDS = (0, 1, 2)
 RESTART_S = 60.0
 SLOWEST, LEAST = 0.5, 0.05
 """Limits of the uniform distribution from which the slowdown of a slow GPU is drawn."""
@@ -35,7 +33,7 @@ def main() -> None:
     sys.stdout.write("| slow GPUs | policy | placement | mean JCT, h, seeds 0, 1, 2 | makespan, h |\n")
     sys.stdout.write("| ---: | --- | --- | ---: | ---: |\n")
     with tempfile.TemporaryDirectory() as folder:
-        traces = generated(Path(folder), asked.jobs, asked.per_hour)
+        traces = like_gavel(Path(folder), asked.jobs, asked.per_hour, CLUSTER)
         for slow in asked.slow:
             for policy in POLICIES:
                 for by_speed in (False, True):
@@ -58,14 +56,6 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def generated(folder: Path, jobs: int, per_hour: float) -> Sequence[Path]:
-    like = ["--like", "gavel", "--jobs", str(jobs), "--per-hour", str(per_hour), "--cluster", CLUSTER]
-    where = ["--seeds", f"{SEEDS[0]}-{SEEDS[-1]}", "--out", str(folder / "{seed}.csv")]
-    command = [sys.executable, "-m", "simulation", "generate", *like, "--throughputs", str(_rates()), *where]
-    subprocess.run(command, check=True, capture_output=True)
-    return sorted(folder.iterdir())
-
-
 def slower_by(part: float, seed: int) -> Floats:
     """Part (G,) by which each GPU is slower than its type, 0 for most."""
     rng = np.random.default_rng(seed)
@@ -75,17 +65,13 @@ def slower_by(part: float, seed: int) -> Floats:
 
 def run(policy: str, trace: Path, seed: int, slow: float, *, by_speed: bool) -> Mapping[str, Any]:
     """The figures of one run; the same GPUs are slow with both placements."""
-    scenario = Scenario(format_name="csv", cluster=CLUSTER, throughputs=_rates(), restart_s=RESTART_S)
+    scenario = Scenario(format_name="csv", cluster=CLUSTER, throughputs=gavel_table(), restart_s=RESTART_S)
     ready = scenario.prepare(trace, policy, seed=seed)
     rules = ready.simulation.rounds
     assert isinstance(rules, ServiceRules)
     rules.gpu_slower_by, rules.places_by_speed = slower_by(slow, seed), by_speed
     figures = ready.finish(lambda _: None)
     return {**figures, "placement": "fast GPUs first" if by_speed else "tight alone"}
-
-
-def _rates() -> Path:
-    return reference() / "gavel" / "simulation_throughputs.json"
 
 
 if __name__ == "__main__":

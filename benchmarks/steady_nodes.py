@@ -6,24 +6,22 @@ reference data, see CONTRIBUTING.md.
 """
 
 import argparse
-import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 
-from benchmarks.problems import reference
+from benchmarks.generated_traces import gavel_table, like_gavel
 from simulation.clock.node_failures import NodeFailures
 from simulation.rules.service import ServiceRules
 from simulation.scenario.scenario import Scenario
 
 CLUSTER, NODES = "v100=5x4,p100=5x4,k80=5x4", 15
 POLICIES = ("motley", "srtf", "max_min_fairness")
-SEEDS = (0, 1, 2)
 HOUR = 3600.0
 UP_S, DOWN_S = (90 * 24 * HOUR, 4 * HOUR), (4 * HOUR, 1 * HOUR)
 """Means of stable and of spot nodes, which alternate within a type."""
@@ -36,7 +34,7 @@ def main() -> None:
     sys.stdout.write("| policy | placement | mean JCT, h | lost GPU-hours | makespan, h |\n")
     sys.stdout.write("| --- | --- | ---: | ---: | ---: |\n")
     with tempfile.TemporaryDirectory() as folder:
-        traces = generated(Path(folder), asked.jobs, asked.per_hour)
+        traces = like_gavel(Path(folder), asked.jobs, asked.per_hour, CLUSTER)
         for policy in POLICIES:
             for by_loss in (False, True):
                 runs = [run(policy, trace, seed, by_loss=by_loss) for seed, trace in enumerate(traces)]
@@ -52,18 +50,10 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def generated(folder: Path, jobs: int, per_hour: float) -> Sequence[Path]:
-    like = ["--like", "gavel", "--jobs", str(jobs), "--per-hour", str(per_hour), "--cluster", CLUSTER]
-    where = ["--seeds", f"{SEEDS[0]}-{SEEDS[-1]}", "--out", str(folder / "{seed}.csv")]
-    command = [sys.executable, "-m", "simulation", "generate", *like, "--throughputs", str(_rates()), *where]
-    subprocess.run(command, check=True, capture_output=True)
-    return sorted(folder.iterdir())
-
-
 def run(policy: str, trace: Path, seed: int, *, by_loss: bool) -> Mapping[str, Any]:
     """The figures of one run; nodes fail at the same times with both placements."""
     scenario = Scenario(
-        format_name="csv", cluster=CLUSTER, throughputs=_rates(), restart_s=RESTART_S, checkpoint_s=CHECKPOINT_S
+        format_name="csv", cluster=CLUSTER, throughputs=gavel_table(), restart_s=RESTART_S, checkpoint_s=CHECKPOINT_S
     )
     ready = scenario.prepare(trace, policy, seed=seed)
     rules = ready.simulation.rounds
@@ -72,10 +62,6 @@ def run(policy: str, trace: Path, seed: int, *, by_loss: bool) -> Mapping[str, A
     rules.node_failures = NodeFailures.of(NODES, mean_up_s=up_s, mean_down_s=down_s, seed=seed)
     rules.places_by_loss = by_loss
     return ready.finish(lambda _: None)
-
-
-def _rates() -> Path:
-    return reference() / "gavel" / "simulation_throughputs.json"
 
 
 if __name__ == "__main__":

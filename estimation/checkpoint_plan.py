@@ -1,11 +1,10 @@
-r"""Checkpoint plans: after which stages of its work a job saves its state, and how, by dynamic programming.
+r"""Checkpoint plans: after which stages of its work a job saves its state, by dynamic programming.
 
 Between the boundaries 0 .. K of the stages, with cs the prefix sums of their work, the least expected time from a
-checkpoint at boundary i by mechanism m is
+checkpoint at boundary i is
 
 .. math::
-    V_{i m} = \min_{j > i,\; m'} E\big[T \mid x = (cs_j - cs_i)(1 + o_{m'}) + c_{m'}(j),\ r_m(i)\big] + V_{j m'},
-    \qquad V_{K m} = 0
+    V_i = \min_{j > i} E\big[T \mid x = cs_j - cs_i + c_j,\ r_i\big] + V_j, \qquad V_K = 0
 
 with E[T] of `estimation.interrupted_work`. The last boundary saves as well: what is done must last. Where all stages
 are short and each checkpoint costs the same, the plan is Young's and Daly's interval.
@@ -18,10 +17,9 @@ References
    Restart Dumps".
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from math import sqrt
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,7 +27,6 @@ from estimation.interrupted_work import (
     Duration,
     Interruptions,
     duration_of,
-    expected_loss,
     expected_time,
     expected_time_by_age,
 )
@@ -40,49 +37,10 @@ JIT_MARGIN = 0.8
 """Part of the notice within which a checkpoint must fit: the rest is for the signal and for slow writes."""
 
 
-@dataclass(frozen=True, eq=False)
-class Mechanism:
-    """A way to save state: cost (K,) in seconds of the checkpoint after each stage, infinite where it cannot be used.
-
-    restore_s (K + 1,): seconds until work goes on from each boundary, relaunch included. `overhead`: part by which work
-    is slower while it is in use, as copies are sent behind the computation.
-    """
-
-    name: str
-    cost_s: Floats
-    restore_s: Floats
-    overhead: float = 0.0
-
-
-def synchronous(state_bytes: Floats, *, write_per_s: float, read_per_s: float, relaunch_s: float) -> Mechanism:
-    """Work waits while the state (K,) after each stage is written; bandwidths in bytes/s."""
-    return Mechanism("synchronous", state_bytes / write_per_s, _restore(state_bytes, read_per_s, relaunch_s))
-
-
-def asynchronous(
-    state_bytes: Floats, *, copy_per_s: float, read_per_s: float, relaunch_s: float, overhead: float
-) -> Mechanism:
-    """Work waits for a copy in the host's memory, and is slower by `overhead` while copies are uploaded."""
-    restore_s = _restore(state_bytes, read_per_s, relaunch_s)
-    return Mechanism("asynchronous", state_bytes / copy_per_s, restore_s, overhead)
-
-
-def _restore(state_bytes: Floats, read_per_s: float, relaunch_s: float) -> Floats:
-    """Before the first stage there is nothing to read."""
-    return relaunch_s + np.concatenate([[0.0], state_bytes / read_per_s])
-
-
-class Checkpoint(NamedTuple):
-    """A checkpoint of a plan: after how many stages, by which mechanism."""
-
-    stage: int
-    mechanism: str
-
-
 class CheckpointPlan(NamedTuple):
-    """The checkpoints in order, and the segments (N,) between them: seconds with the checkpoint, and of restore."""
+    """After how many stages each checkpoint is (N,), and the segments (N,) that they end: seconds, and of restore."""
 
-    checkpoints: Sequence[Checkpoint]
+    stages: Ints
     segment_s: Floats
     restore_s: Floats
     expected_s: float
@@ -91,20 +49,20 @@ class CheckpointPlan(NamedTuple):
         """Distribution of the time until all is done."""
         return duration_of(self.segment_s, self.restore_s, interruptions)
 
-    def expected_loss_s(self, interruptions: Interruptions) -> float:
-        """Expected seconds of work lost in one pass over all segments."""
-        return float(expected_loss(self.segment_s, interruptions).sum())
-
 
 def plan_checkpoints(
     work_s: Floats,
-    mechanisms: Sequence[Mechanism],
+    cost_s: Floats,
+    restore_s: Floats,
     interruptions: Interruptions,
     *,
     lifetimes: SurvivalCurve | None = None,
     age_s: float | None = None,
 ) -> CheckpointPlan:
-    """The plan of least expected time for stages of these seconds of work (K,). O(K^2 M^2) for M mechanisms.
+    """The plan of least expected time for stages of these seconds of work (K,). O(K^2).
+
+    cost_s (K,): seconds of the checkpoint after each stage. restore_s (K + 1,): seconds until work goes on from each
+    boundary, relaunch included.
 
     lifetimes: of new nodes, in place of exponential ones without notice. On recorded interruptions such plans did worse
     (`python -m benchmarks.intermittence`): the lifetimes of the past are not those to come.
@@ -112,61 +70,36 @@ def plan_checkpoints(
     age_s: of the node now; with the work it grows older, and what is done again after a loss is on a new one. None:
     each segment begins on a new node.
     """
-    stages = _Stages.of(work_s, mechanisms)
-    K, M = stages.cost.shape
-    value, best = np.zeros((K + 1, M)), np.zeros((K, M), dtype=np.int64)
+    K, passed = len(work_s), np.concatenate([[0.0], np.cumsum(work_s)])
+    value, best = np.zeros(K + 1), np.zeros(K, dtype=np.int64)
     for i in reversed(range(K)):
-        x, r = stages.segments(i), stages.restore[i][:, None, None]
         with np.errstate(over="ignore"):  # a segment that is never done takes infinitely long
-            age = 0.0 if age_s is None else age_s + float(stages.passed[i])
-            time = (_expected_time(x, r, interruptions, lifetimes, age) + value[i + 1 :]).reshape(M, -1)
-        best[i], value[i] = time.argmin(axis=1), time.min(axis=1)
-    return _follow(best, stages, [mechanism.name for mechanism in mechanisms], float(value[0, 0]))
+            age = 0.0 if age_s is None else age_s + float(passed[i])
+            x = passed[i + 1 :] - passed[i] + cost_s[i:]
+            time = _expected_time(x, restore_s[i], interruptions, lifetimes, age) + value[i + 1 :]
+        best[i] = i + 1 + time.argmin()
+        value[i] = time.min()
+    ends = list(_followed(best))
+    begins = np.array([0, *ends[:-1]])
+    stages = np.array(ends)
+    segment_s = passed[stages] - passed[begins] + cost_s[stages - 1]
+    return CheckpointPlan(stages, segment_s, restore_s[begins], float(value[0]))
 
 
 def _expected_time(
-    x: Floats, r: Floats, interruptions: Interruptions, lifetimes: SurvivalCurve | None, age_s: float
+    x: Floats, r: float, interruptions: Interruptions, lifetimes: SurvivalCurve | None, age_s: float
 ) -> Floats:
     if lifetimes is None:
         return expected_time(x, r, interruptions)
     return expected_time_by_age(x, r, lifetimes, mean_down_s=interruptions.mean_down_s, age_s=age_s)
 
 
-class _Stages(NamedTuple):
-    """Work passed (K + 1,), and of each mechanism the cost (K, M), the restore (K + 1, M) and the stretch (M,)."""
-
-    passed: Floats
-    cost: Floats
-    restore: Floats
-    stretch: Floats
-
-    @classmethod
-    def of(cls, work_s: Floats, mechanisms: Sequence[Mechanism]) -> Self:
-        return cls(
-            np.concatenate([[0.0], np.cumsum(work_s)]),
-            np.stack([mechanism.cost_s for mechanism in mechanisms], axis=1),
-            np.stack([mechanism.restore_s for mechanism in mechanisms], axis=1),
-            1 + np.array([mechanism.overhead for mechanism in mechanisms]),
-        )
-
-    def segments(self, i: int) -> Floats:
-        """Seconds (K - i, M) of the segments that begin at boundary i, by their end and its mechanism."""
-        work = self.passed[i + 1 :] - self.passed[i]
-        segments: Floats = work[:, None] * self.stretch + self.cost[i:]
-        return segments
-
-
-def _follow(best: Ints, stages: _Stages, names: Sequence[str], expected_s: float) -> CheckpointPlan:
-    """The plan that the choices (K, M) make from the beginning on."""
-    (K, M), i, m = stages.cost.shape, 0, 0
-    checkpoints, segment_s, restore_s = [], [], []
-    while i < K:
-        ahead, chosen = divmod(int(best[i, m]), M)
-        segment_s.append(stages.segments(i)[ahead, chosen])
-        restore_s.append(stages.restore[i, m])
-        i, m = i + ahead + 1, chosen
-        checkpoints.append(Checkpoint(i, names[m]))
-    return CheckpointPlan(checkpoints, np.array(segment_s), np.array(restore_s), expected_s)
+def _followed(best: Ints) -> Iterator[int]:
+    """The boundaries that the choices (K,) lead to from the beginning on."""
+    i = 0
+    while i < len(best):
+        i = int(best[i])
+        yield i
 
 
 def young_interval(cost_s: float, mean_up_s: float) -> float:

@@ -28,7 +28,7 @@ from allocation.policies._motley_terms import (
 from allocation.policies.parameters import Range
 from allocation.problem import Problem
 from allocation.reservations import ReservationRules
-from allocation.restart_cost import part_lost_to_restart
+from allocation.restart_cost import part_lost_to_restart, rate_after_restart
 from allocation.time_budget import UNLIMITED, TimeBudget
 from allocation.types import Bools, Floats
 
@@ -63,15 +63,8 @@ def motley(
     Choose it for rigid and elastic jobs that should finish early, of teams that are each to get their share over some
     hours: it is the default. A job changes its configuration only if it gains more than two restarts cost.
 
-    .. math::
-        \max_{X \in \{0,1\}}\ \textstyle\sum_{ik} \left[\alpha_i T_{ik} (1 - l_{ik}) + \alpha_i s_i \max_k T_{ik}
-        + \beta\, \bar{a}\, (Q_{ik} + Z_i)\, d_{ik}\right] X_{ik} \quad\text{s.t.}\quad
-        & \textstyle \sum_k X_{ik} \le 1                      && \forall i \quad\text{(one configuration)} \\
-        & \textstyle \sum_i \sum_k u_{jk} X_{ik} \le c_j      && \forall j \quad\text{(capacity)}
-
-    **Costs to go.** Alpha is what a step of the job is worth now: by how much it lowers the sum of completion times,
-    with the GPUs that it frees later for others. It is the dual of the work of the job in a linear program over time,
-    with intervals t that double in length, L, up to the end of all work (`allocation.plan.program`):
+    **The plan.** A linear program says for how long x each job i runs in each configuration k in each of the coming
+    intervals t, which double in length, L, up to twice the time of all work (`allocation.plan.program`):
 
     .. math::
         \min_{x \ge 0}\ \textstyle\sum_i \omega_i \sum_{tk} \tau'_t \frac{T'_{ik}}{S_i} x_{ikt} \quad\text{s.t.}\quad
@@ -81,12 +74,23 @@ def motley(
 
     Tau is the middle of an interval, in hours. Later hours count more, 1 + theta times as much at the end E of all work
     as now, and 1 on average until then: tau' = tau (1 + theta tau / 2E) / (1 + theta / 2). T' are rates less the time
-    of one restart, where the configuration is not held: T' = T S / (S + T R). So a job that gains little from more GPUs
-    gets them when they are cheap, and one that would have to run alone at the end runs sooner, the more so the higher
-    theta is. Of more than `planned` jobs so many stand for all others; each job answers the prices of that plan for
-    itself.
+    of one restart, where the configuration is not held: T' = T S / (S + T R). Of more than `planned` jobs so many stand
+    for all others; each job answers the prices of that plan for itself.
 
-    **A round.** A restart costs its part l of the time until the job completes or changes again, b times where a
+    **Costs to go.** Alpha, the dual of the work of the job, is what a step is worth now: by how much it lowers the sum
+    of completion times, with the GPUs that it frees later for others. So a job that gains little from more GPUs gets
+    them when they are cheap, and one that would have to run alone at the end runs sooner, the more so the higher theta
+    is.
+
+    **A round** gives each job the configuration, or none, that is worth most beside all others:
+
+    .. math::
+        \max_{X \in \{0,1\}}\ \textstyle\sum_{ik} \left[\alpha_i T_{ik} (1 - l_{ik}) + \alpha_i s_i \max_k T_{ik}
+        + \beta\, \bar{a}\, (Q_{ik} + Z_i)\, d_{ik}\right] X_{ik} \quad\text{s.t.}\quad
+        & \textstyle \sum_k X_{ik} \le 1                      && \forall i \quad\text{(one configuration)} \\
+        & \textstyle \sum_i \sum_k u_{jk} X_{ik} \le c_j      && \forall j \quad\text{(capacity)}
+
+    **Restarts.** A restart costs its part l of the time until the job completes or changes again, b times where a
     running job changes its configuration; a job that would be stopped would pay it later (s). It is expected to change
     again after the horizon H or, if that is longer, after the time V since a job last came, started or moved: what has
     lasted for long will last for long. Otherwise a job with long restarts would run for hours beside idle GPUs:
@@ -222,10 +226,8 @@ def plan_ahead(problem: Problem, *, lateness: float, horizon_s: float, planned: 
 
 def _plan(problem: Problem, steps: Floats, held: Bools, x: PlanValues, budget: TimeBudget) -> CostsToGo:
     """Plan of the jobs with so many steps left (m,); a configuration that is not held begins with a restart."""
-    restart_s = where(held, 0, problem.restart_s[:, None])
-    rate = problem.rate * steps[:, None] / (steps[:, None] + problem.rate * restart_s)
     return find_costs_to_go(
-        rate,
+        rate_after_restart(problem, steps, held),
         problem.usage,
         problem.capacity,
         steps=steps,

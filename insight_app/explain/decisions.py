@@ -15,7 +15,7 @@ from insight_app.explain.queue_outlook import queue_outlook, waking_nodes
 from insight_app.explain.rate_comparison import explain_measurement
 from insight_app.explain.remaining_work import remaining_work
 from insight_app.explain.restart_cost import restart_cost
-from insight_app.gpu_prices.wording import format_hours, is_told
+from insight_app.gpu_prices.wording import words_of_holding
 from jobs_app.models import Attempt, Job
 from jobs_app.models.attempt import ROUGH, told_rate
 from jobs_app.models.job import JobQuerySet
@@ -99,12 +99,10 @@ def others_wait(attempt: Attempt | None, record: Round | None) -> str:
     """What the GPUs that the job holds cost others by the prices of the round; empty: none, or it is not known."""
     if attempt is None or record is None or not prices_in_hours(record.policy):
         return ""
-    waits_h = attempt.gpu_count * record.prices.get(attempt.gpu_type.name, 0.0)
-    if not is_told(waits_h):
-        return ""
-    held = f"{attempt.gpu_count} {attempt.gpu_type.name.upper()}"
-    waits = f"Others wait {format_hours(waits_h)} for each hour that it holds {held}"
-    return f"{waits}, by the prices of round {record.number}."
+    gpu_type = attempt.gpu_type.name
+    held = f"{attempt.gpu_count} {gpu_type.upper()}"
+    words = words_of_holding(attempt.gpu_count, record.prices.get(gpu_type, 0.0), held=held)
+    return f"{words}, by the prices of round {record.number}." if words else ""
 
 
 def explain_job(job: Job, now: datetime) -> dict[str, Any]:

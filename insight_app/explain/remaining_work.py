@@ -6,17 +6,17 @@ from datetime import datetime
 
 from accounting_app.durations.array_samples import read_array_samples
 from accounting_app.durations.boosted_model import read_model
-from accounting_app.durations.duration_history import history_of, read_ended_jobs, request_of
+from accounting_app.durations.duration_history import history_of, read_ended_jobs
 from accounting_app.durations.stage_history import read_stage_ratios
 from accounting_app.models import DurationForecast
 from estimation.boosted_durations import DurationEstimator
-from estimation.duration_features import Submission
-from estimation.durations import Basis, DurationEstimate, JobTraits
+from estimation.durations import Basis, DurationEstimate
 from estimation.estimate import HIGH, LOW
 from estimation.training_work import TrainingWork
 from jobs_app.models import Attempt, Job, JobDependency
 from jobs_app.models.job import JobArray
 from scheduler_app.round.arrays import duration_of
+from scheduler_app.round.lengths import as_submitted
 
 FEWEST_OF_ALL = 30
 """A mean over fewer jobs of all teams would tell how long those of others took."""
@@ -66,7 +66,7 @@ def _estimated(job: Job, attempts: Sequence[Attempt], live: Attempt | None, now:
     gpus = forecast.gpus if forecast else job.gpus_min
     if job.array and (sampled := _sampled(job.array)):
         return _of_similar(job, sampled, attempts, live, gpus=gpus, now=now)
-    found = DurationEstimator(history_of(read_ended_jobs()), read_model()).estimate(_submission(job, gpus))
+    found = DurationEstimator(history_of(read_ended_jobs()), read_model()).estimate(as_submitted(job, gpus))
     if found is None or tells_of_few(found):
         return None
     if before := read_stage_ratios(JobDependency.objects.filter(child=job)).get(job.pk):
@@ -83,11 +83,6 @@ def _sampled(array: JobArray) -> DurationEstimate | None:
     """Duration of a task, if enough of the array's have ended; not drawn towards history, which may be other teams'."""
     found = read_array_samples([array.pk]).get(array.pk)
     return duration_of(len(array.all_indices), found._replace(history=None)) if found else None
-
-
-def _submission(job: Job, gpus: int) -> Submission:
-    traits = JobTraits(job.owner_id, job.name, gpus, job.team_id)
-    return Submission(traits, job.created_at, request_of(job.gpu_types), job.time_limit_s)
 
 
 def _of_steps(job: Job, live: Attempt | None, forecast: DurationForecast | None) -> RemainingWork | None:

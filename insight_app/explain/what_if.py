@@ -17,7 +17,7 @@ from allocation.gangs import fewest_nodes, fewest_uneven_nodes, servable_gpus
 from allocation.plan_round import Plan
 from allocation.policies import prices_in_hours
 from allocation.rounds.pending_reasons import left_on_nodes
-from insight_app.gpu_prices.wording import format_hours, is_told
+from insight_app.gpu_prices.wording import words_of_holding
 from jobs_app.models import Job, JobDependency
 from jobs_app.models.job import begin_time_text
 from jobs_app.models.team import MOST_WEIGHT
@@ -157,10 +157,8 @@ class PlannedRound:
 
     def price_words(self, prices: Mapping[str, float]) -> str:
         """What the GPUs of the job cost others by these prices, as a sentence; empty: nothing, or it is not known."""
-        waits_h = self.gpus * prices.get(self.gpu_type, 0.0)
-        if not is_told(waits_h):
-            return ""
-        return f" Others wait {format_hours(waits_h)} for each hour that it holds these GPUs."
+        words = words_of_holding(self.gpus, prices.get(self.gpu_type, 0.0), held="these GPUs")
+        return f" {words}." if words else ""
 
     def has_room_for(self, row: JobRow, kind: str, gpus: int) -> bool:
         """Whether a gang of this size fits on the type's remaining GPUs, CPUs and memory."""

@@ -15,6 +15,12 @@ def format_hours(hours: float) -> str:
     return f"{hours:,.0f} h" if abs(hours) >= LEAST_WHOLE_H else f"{hours:.1f} h"
 
 
+def words_of_holding(gpus: int, price: float, *, held: str) -> str:
+    """What so many GPUs of this price cost others in each hour, without a full stop; empty: too little to be told."""
+    waits_h = gpus * price
+    return f"Others wait {format_hours(waits_h)} for each hour that it holds {held}" if is_told(waits_h) else ""
+
+
 def is_told(hours: float | None) -> TypeGuard[float]:
     """Whether a sentence is made of what others wait; None: it is not known."""
     return hours is not None and hours >= LEAST_TOLD_H

@@ -53,13 +53,13 @@ def apply_run(run: LabRun, asked: Application, *, actor: User, now: datetime) ->
 
 def setting_of(run: LabRun, policy: str) -> PolicySetting:
     """The setting that the run simulated: the policy's parameters and the run's round length; the rest as it is."""
-    result_of_policy(run, policy)
+    row = result_of_policy(run, policy)
     current = PolicySetting.objects.current()
     kept = {name: getattr(current, name) for name in KEPT_FIELDS}
     name, parameters = read_policy(policy)
     return PolicySetting(
         policy=name,
-        parameters=parameters,
+        parameters=row.get("parameters", parameters),
         **kept | {"round_length_s": run.round_length_s or current.round_length_s},
     )
 

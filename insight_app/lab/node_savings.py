@@ -21,7 +21,6 @@ from insight_app.models import LabRun
 from insight_app.models.lab_run import shows_to_teams
 from scheduler_app.models import PolicySetting
 from scheduler_app.policy.settings import with_defaults
-from simulation.scenario.setting import InvalidSetting, read_policy
 
 HOUR = timedelta(hours=1)
 WEEK = timedelta(days=7)
@@ -99,12 +98,13 @@ def read_node_savings(user: User, now: datetime) -> NodeSavings:
 
 
 class _Candidate(NamedTuple):
-    """A run that changed nodes alone, without its result; `policy`: that which was in force, with its parameters."""
+    """A run that changed nodes alone, without its result; `policy`: the words of that which was in force."""
 
     pk: int
     nodes: Mapping[str, int]
     teams: Sequence[int] | None
     policy: str
+    parameters: Mapping[str, Any] | None
     owner: str
     of_staff: bool
 
@@ -124,7 +124,7 @@ def _read_simulated(user: User, setting: PolicySetting, now: datetime) -> dict[t
     chosen: dict[tuple[str, int], _Candidate] = {}
     for one in _read_candidates(user, now):
         shown = seen is None or shows_to_teams(one.teams, seen)
-        if shown and len(one.nodes) == 1 and abs(one.node[1]) == 1 and is_setting(one.policy, setting):
+        if shown and len(one.nodes) == 1 and abs(one.node[1]) == 1 and is_setting(one.policy, one.parameters, setting):
             chosen.setdefault(one.node, one)
     results = dict(LabRun.objects.filter(pk__in=[one.pk for one in chosen.values()]).values_list("pk", "result"))
     found = {node: _simulated_saving(one, results.get(one.pk) or {}, setting) for node, one in chosen.items()}
@@ -136,7 +136,13 @@ def _read_candidates(user: User, now: datetime) -> list[_Candidate]:
     alone = runs.filter(team_weights={}, quotas=[], budgets=[]).exclude(nodes={})
     recent = alone.filter(finished_at__gt=now - RECENT, result__span_h__gte=LEAST / HOUR)
     rows = recent.order_by("-owner__is_staff", "-pk").values_list(
-        "pk", "nodes", "teams", KT("result__present__policy"), "owner__username", "owner__is_staff"
+        "pk",
+        "nodes",
+        "teams",
+        KT("result__present__policy"),
+        "result__present__parameters",
+        "owner__username",
+        "owner__is_staff",
     )
     return [_Candidate(*row) for row in rows[:MOST_RUNS]]
 
@@ -144,19 +150,18 @@ def _read_candidates(user: User, now: datetime) -> list[_Candidate]:
 # -- pure ------------------------------------------------------------------------------------------------------------
 
 
-def is_setting(words: str, setting: PolicySetting) -> bool:
-    """Whether the words of a run, such as `sia:power=-0.5`, are the policy and the parameters of the setting."""
-    try:
-        name, parameters = read_policy(words)
-    except InvalidSetting:  # there is no such policy any more
-        return False
-    asked, now = with_defaults(name, parameters), with_defaults(setting.policy, setting.parameters)
-    return (name, asked) == (setting.policy, now)
+def is_setting(words: str, parameters: Mapping[str, Any] | None, setting: PolicySetting) -> bool:
+    """Whether a run simulated the policy of the setting with all of its parameters; None: it does not say with which.
+
+    The words of a run, such as `sia:power=-0.5`, are not enough: defaults may have changed since.
+    """
+    name, _, _ = words.partition(":")
+    return (name, parameters) == (setting.policy, with_defaults(setting.policy, setting.parameters))
 
 
 def _simulated_saving(run: _Candidate, result: Mapping[str, Any], setting: PolicySetting) -> SimulatedSaving | None:
     """By the mean completion times under the setting with and without the node; None: it was not simulated."""
-    rows = [one for one in result.get("policies", ()) if is_setting(one["policy"], setting)]
+    rows = [one for one in result.get("policies", ()) if is_setting(one["policy"], one.get("parameters"), setting)]
     figures = [one["figures"] for one in (result.get("present"), *rows[:1]) if one and one["figures"]]
     means_h = [one["avg_jct_h"] for one in figures if one["avg_jct_h"] is not None]
     if len(means_h) < 2:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
+from typing import Any
 from uuid import UUID
 
 from django.db.models import F
@@ -38,6 +39,7 @@ from scheduler_app.policy.settings import with_defaults
 from simulation.clock.process_pool import FailedRun
 from simulation.results.comparison import Comparison
 from simulation.scenario.scenario import Scenario
+from simulation.scenario.setting import read_policy
 from simulation.traces.motley_csv import write_motley_csv
 from simulation.traces.trace import TraceJob
 
@@ -158,7 +160,7 @@ def _simulated(run: LabRun, source: Source) -> dict[str, object]:
     warnings = [source.left_out, others.note or ""]
     if source.history is not None and not run.owner.is_staff:
         warnings.append(OTHERS_LEFT_OUT)
-    return _with_warnings(result | {"span_h": source.span_h}, warnings)
+    return _with_warnings(_with_parameters(result) | {"span_h": source.span_h}, warnings)
 
 
 def _asked_limits(run: LabRun, source: Source) -> TeamLimits:
@@ -170,6 +172,15 @@ def _actual(source: Source, gpus: int, power_w: Mapping[str, float]) -> Figures 
     if source.history is None:
         return None
     return actual_figures(source.jobs, source.history, gpus=gpus, power_w=power_w)
+
+
+def _with_parameters(result: Mapping[str, Any]) -> dict[str, Any]:
+    """All parameters of each policy beside its words: defaults may be others in a later version."""
+
+    def in_full(row: Mapping[str, Any]) -> dict[str, Any]:
+        return {**row, "parameters": with_defaults(*read_policy(row["policy"]))}
+
+    return {**result, "present": in_full(result["present"]), "policies": [in_full(row) for row in result["policies"]]}
 
 
 def _with_warnings(result: dict[str, object], warnings: Sequence[str]) -> dict[str, object]:

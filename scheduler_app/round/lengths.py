@@ -12,6 +12,7 @@ from estimation.boosted_durations import DurationEstimator
 from estimation.duration_features import Submission
 from estimation.durations import DurationEstimate, JobTraits
 from estimation.stages import StageRatio
+from jobs_app.models import Job
 from scheduler_app.round.inputs import JobRow
 
 
@@ -62,7 +63,7 @@ def _durations(
     """Durations of all jobs; those that declare none are estimated together."""
     found = [_told(job, ended, rate) for job, rate in zip(jobs, base_rate.tolist(), strict=True)]
     silent = [i for i, duration in enumerate(found) if duration is None]
-    submissions = [_submission(jobs[i], int(base_gpus[i])) for i in silent]
+    submissions = [as_submitted(jobs[i], int(base_gpus[i])) for i in silent]
     for i, duration in zip(silent, ended.estimator.estimates(submissions), strict=True):
         before = ended.stages.get(jobs[i].id)
         found[i] = before.corrected(duration) if before and duration else duration
@@ -77,7 +78,7 @@ def _told(job: JobRow, ended: EndedDurations, rate: float) -> DurationEstimate |
     return ended.of_arrays.get(job.array_id) if job.array_id else None
 
 
-def _submission(job: JobRow, gpus: int) -> Submission:
+def as_submitted(job: JobRow | Job, gpus: int) -> Submission:
     """The job as it was submitted, by the GPUs of its smallest gang."""
     traits = JobTraits(job.owner_id, job.name, gpus, job.team_id)
     return Submission(traits, job.created_at, request_of(job.gpu_types), job.time_limit_s)

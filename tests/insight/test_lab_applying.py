@@ -20,7 +20,7 @@ from insight_app.policy_effects.watch import judge_policy_when_due
 from jobs_app.models import Job
 from operations.metrics import exposition
 from scheduler_app.models import PolicySetting
-from scheduler_app.policy.settings import undo_choice
+from scheduler_app.policy.settings import undo_choice, with_defaults
 from tests.rest_callers import Scope, caller
 from tests.service_lab import UNTIL_LET_GO, Lab
 
@@ -81,6 +81,13 @@ def test_exactly_what_was_simulated_is_applied_with_a_note_and_its_prediction(ro
     guard = PolicyGuard.objects.get()
     assert (guard.predicted["chosen"], guard.predicted["arrivals_per_h"]) == (FIGURES, 10)
     assert (guard.until - current.created_at, guard.undo_by_itself) == (timedelta(hours=3), False)
+
+
+def test_what_was_simulated_is_applied_where_defaults_have_changed_since(root: APIClient, run: LabRun) -> None:
+    run.result["policies"][0]["parameters"] = with_defaults("sia", {"power": -0.25, "gap": 0.02})  # type: ignore[index]
+    run.save()
+    applied(root, run)
+    assert PolicySetting.objects.current().parameters["gap"] == 0.02, "the words name the power alone"
 
 
 def test_it_is_previewed_over_rest_with_its_prediction(root: APIClient, run: LabRun) -> None:

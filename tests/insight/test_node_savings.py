@@ -14,6 +14,7 @@ from insight_app.gpu_prices.past import RoundPrices, hours_by_price, price_spans
 from insight_app.lab.node_savings import TOO_EARLY, NodeSavings, SimulatedSaving, read_node_savings
 from insight_app.models import LabRun
 from scheduler_app.models import Round
+from scheduler_app.policy.settings import with_defaults
 from tests.rest_callers import Scope, caller
 from tests.service_lab import Lab
 
@@ -46,12 +47,20 @@ def savings(lab: Lab, *, staff: bool = True) -> NodeSavings:
 def simulated(lab: Lab, owner: str, *, after_h: float, **columns: Any) -> LabRun:
     """A run under the present policy with one node of T4 more, in which 20 jobs took so long on average."""
     policy, span_h = columns.pop("policy", "motley"), columns.pop("span_h", 168.0)
-    rows = [{"policy": policy, "failed": "", "figures": {"avg_jct_h": after_h}}]
-    result = {"jobs": 20, "present": {"policy": policy, "figures": FIGURES}, "policies": rows}
+    parameters = columns.pop("parameters", with_defaults(*split(policy)))
+    row = {"policy": policy, **({"parameters": parameters} if parameters is not None else {})}
+    rows = [{**row, "failed": "", "figures": {"avg_jct_h": after_h}}]
+    result = {"jobs": 20, "present": {**row, "figures": FIGURES}, "policies": rows}
     result |= {"span_h": span_h} if span_h else {}
     given = {"days": 7, "policies": [policy], "nodes": {"t4": 1}, "teams": [], "finished_at": lab.now} | columns
     user = lab.user(owner, staff=owner == "root")
     return LabRun.objects.create(owner=user, state="done", result=result, **given)
+
+
+def split(words: str) -> tuple[str, dict[str, Any]]:
+    """Name and parameters of `motley:lateness=1`, also of a policy that is no more."""
+    name, _, given = words.partition(":")
+    return name, {key: float(value) for key, _, value in (one.partition("=") for one in given.split(",") if one)}
 
 
 def more_t4(lab: Lab, *, staff: bool = True) -> SimulatedSaving | None:
@@ -125,8 +134,14 @@ def test_beside_it_stands_what_the_newest_run_of_the_lab_found_that_changed_only
         ({}, {"finished_at": timedelta(days=-29)}),
         ({}, {"span_h": None}),
         ({}, {"span_h": 20.0}),
+        ({}, {"parameters": with_defaults("motley", {"lateness": 0.5})}),
+        ({}, {"parameters": with_defaults("motley", {"power": 1.25})}),
+        ({}, {"parameters": None}),
     ],
-    ids=["policy", "gone", "parameter", "setting", "two nodes", "old", "no span", "short"],
+    ids=[
+        *("policy", "gone", "parameter", "setting", "two nodes", "old", "no span", "short"),
+        *("another default", "parameter of before", "parameters not told"),
+    ],
 )
 def test_a_run_that_cannot_be_compared_stands_not_beside_prices(
     cluster: Lab, parameters: dict[str, Any], columns: dict[str, Any]

@@ -36,6 +36,7 @@ from insight_app.lab.scenario import (
 from insight_app.lab.uploads import MOST_BYTES, Upload
 from insight_app.models import LabRun, LabTrace
 from jobs_app.models import Attempt, Budget, Job, Team, TeamQuota
+from scheduler_app.policy.settings import with_defaults
 from simulation.clock.process_pool import FailedRun, RunUpdate
 from simulation.results.comparison import Comparison
 from simulation.scenario.team_limits import BudgetWords, QuotaWords
@@ -99,8 +100,9 @@ def test_the_present_policy_is_compared_with_what_really_happened_and_others_wit
 def test_each_policy_has_changes_by_job_size_and_figures_of_overhead_and_energy(cluster: Lab) -> None:
     one = cluster.submit(gpus=1, rates={"a100": 1}, total_steps=600)
     ran(cluster, one, after_min=0, minutes=10)
-    result = shown(simulated(cluster, asked(cluster, "srtf")))
-    (srtf,) = result["policies"]
+    result = shown(simulated(cluster, asked(cluster, "srtf", "sia:power=-0.25")))
+    srtf, sia = result["policies"]
+    assert sia["parameters"] == with_defaults("sia", {"power": -0.25}), "also those that its words leave out"
     assert [(size["size"], size["jobs"]) for size in srtf["sizes"]] == [("1", 1), ("2 to 4", 4)]
     busy_gpu_h = 2 * (600 + 3 * 10) / 60 + 10 / 60
     power_kw = GpuType.objects.get().power_w / 1000

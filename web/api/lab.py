@@ -136,6 +136,11 @@ def _figures(text: str, **options: Any) -> serializers.DictField:
     return serializers.DictField(child=serializers.FloatField(allow_null=True), help_text=text, **options)
 
 
+def _all_parameters() -> serializers.DictField:
+    text = "All parameters with which it was simulated; not there in runs of earlier versions."
+    return serializers.DictField(required=False, help_text=text)
+
+
 class LabCurves(serializers.Serializer[Any]):
     jct_h = serializers.ListField(child=serializers.FloatField(), help_text="Completion times, each per cent of jobs.")
     rho = serializers.ListField(child=serializers.FloatField(), help_text="Finish-time fairness, likewise.")
@@ -161,6 +166,7 @@ class LabSize(LabChange):
 
 class LabPresent(serializers.Serializer[Any]):
     policy = serializers.CharField()
+    parameters = _all_parameters()
     figures = _figures("As simulated on the present nodes.")
     errors = _figures(  # type: ignore[assignment]  # the class keeps its own property
         "Relative difference from `actual`; empty for an uploaded trace."
@@ -170,6 +176,7 @@ class LabPresent(serializers.Serializer[Any]):
 
 class LabPolicy(serializers.Serializer[Any]):
     policy = serializers.CharField()
+    parameters = _all_parameters()
     failed = serializers.CharField(help_text="Why there are no figures.")
     figures = _figures("As simulated.", allow_null=True)
     curves = LabCurves(allow_null=True)
