@@ -21,6 +21,11 @@ def test_the_readme_is_short():
     assert [line for line in lines if len(line) > 160] == []
 
 
+def test_titles_of_decisions_begin_with_their_number():
+    titles = {path.name: path.read_text().split("\n", 1)[0] for path in (ROOT / "docs" / "decisions").glob("0*.md")}
+    assert [name for name, title in titles.items() if not title.startswith(f"# {int(name[:4])}. ")] == []
+
+
 def test_decisions_are_short():
     lengths = {path.name: len(path.read_text().splitlines()) for path in (ROOT / "docs" / "decisions").glob("0*.md")}
     assert {name: lines for name, lines in lengths.items() if lines > 40} == {}
