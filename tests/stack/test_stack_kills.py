@@ -15,16 +15,10 @@ import pytest
 from django.utils import timezone
 
 from motley_client.errors import Conflict
-from tests.deployment import wait_for
+from tests.deployment import HELD_BY_TWO, wait_for
 from tests.stack.composed import Member, Stack
 
 ROUND_S = 5.0
-HELD_BY_TWO = """
-select count(*) from (
-    select held_from, lag(true) over gpus as is_next, lag(released_at) over gpus as free_from
-    from jobs_app_gpuclaim where held_from is not null window gpus as (partition by gpu_id order by held_from)
-) as claims where is_next and (free_from is null or free_from > held_from)
-"""
 MUCH_WORK = 150
 """Jobs that wait: they make a round long enough to be met in the middle."""
 
@@ -55,7 +49,7 @@ def round_s(stack: Stack) -> float:
 
 
 def overlaps(stack: Stack) -> int:
-    """How often a GPU was held by two at once, as OVERLAPS of tests/deployment.py."""
+    """How often a GPU was held by two at once."""
     with stack.database() as database:
         row = database.execute(HELD_BY_TWO).fetchone()
         assert row is not None
