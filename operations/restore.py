@@ -29,6 +29,7 @@ from jobs_app.models import Attempt, Job
 from operations.backup import CODE, DATABASE, JOBS, MANIFEST, UNFINISHED, Manifest, digest_of
 from operations.restore_from_0_1 import is_complete, is_of_0_1, load_rows
 from scheduler_app.models import SchedulerLease
+from scheduler_app.round.lease import has_ended
 
 GRACE = timedelta(seconds=60)
 """For the checkpoints of attempts that the backup does not know."""
@@ -75,7 +76,8 @@ def restore_backup(path: Path, *, replace: bool) -> Manifest:
 
 def _refuse_running_service() -> None:
     try:
-        held = SchedulerLease.objects.filter(expires_at__gt=timezone.now()).exclude(holder="").first()
+        leases = SchedulerLease.objects.filter(expires_at__gt=timezone.now()).exclude(holder="")
+        held = next((lease for lease in leases if not has_ended(lease.holder)), None)
     except DatabaseError:  # a database without tables
         return
     if held is not None:

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from django.apps import apps
-from django.core.management import call_command
 from django.core.management.color import no_style
 from django.db import connection, transaction
 from django.db.backends.utils import CursorWrapper
@@ -65,7 +64,7 @@ def database_is_of_0_1() -> bool:
 def load_rows(dump: Path) -> None:
     """Replace the database by the rows of a dump of 0.1 in the tables of this version.
 
-    They come into the tables of 0.2, and migrations since then bring them on.
+    They come into the tables of 0.2; `migrate`, which the caller applies, brings them on.
     """
     with _old_tables(dump):
         _make_tables_of_0_2()
@@ -74,7 +73,6 @@ def load_rows(dump: Path) -> None:
             _rename_content_types(cursor)
             _begin_ledgers(cursor)
             _continue_numbers(cursor)
-    call_command("migrate", verbosity=0, interactive=False)
 
 
 def _make_tables_of_0_2() -> None:

@@ -33,9 +33,9 @@ class AgentProcess:
         """Variables with which it finds a driver."""
         self.process: subprocess.Popen[bytes] | None = None
 
-    def install(self, name: str, *more: str) -> "subprocess.CompletedProcess[str]":
-        """Make the machine a server of the site, by the line of the page *Add a server*."""
-        token = self._service.manage("jointoken", name, "--site").stdout.strip()
+    def install(self, name: str, *more: str, token: str = "") -> "subprocess.CompletedProcess[str]":
+        """Make the machine a server of the site, by the line of the page *Add a server*; a new token by default."""
+        token = token or self._service.manage("jointoken", name, "--site").stdout.strip()
         places = ["--state", str(self.folder), "--prefix", str(self.folder.with_suffix(".program"))]
         words = shlex.join([*self._jobs_as, *more, *places])
         line = f"curl -fsS {self.url}/agent/install | sh -s -- {words}"

@@ -25,6 +25,13 @@ spans = list(claims.values_list("gpu", "held_from", "released_at"))
 answer = sum(a[0] == b[0] and (a[2] is None or a[2] > b[1]) for a, b in zip(spans, spans[1:]))
 """
 """How often a GPU was held by two at once."""
+HELD_BY_TWO = """
+select count(*) from (
+    select held_from, lag(true) over gpus as is_next, lag(released_at) over gpus as free_from
+    from jobs_app_gpuclaim where held_from is not null window gpus as (partition by gpu_id order by held_from)
+) as claims where is_next and (free_from is null or free_from > held_from)
+"""
+"""The same for those who ask the database itself: a process of Django for it takes as long as a test."""
 SHARES = "max_min_fairness"
 """The policy unless another is named: equal jobs take turns, so that jobs are preempted soon."""
 CHOOSE_ROUNDS = """

@@ -4,6 +4,7 @@ As a program it runs a command against a new database: python -m tests.private_s
 """
 
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -20,6 +21,9 @@ POSTGRESQL = max(Path("/usr/lib/postgresql").glob("*/bin"), default=Path("/usr/b
 UNPRIVILEGED = "nobody"
 """PostgreSQL refuses to run as root."""
 PATIENCE_S = 300
+FIRST_PORT, PORTS = 10_000, 20_000
+GIVEN: set[int] = set()
+"""Ports that this process has named, whose servers may not listen yet."""
 FOR_TESTS = ("fsync=off", "full_page_writes=off", "max_connections=100")
 """A test needs no protection against power loss; a killed server still finds all that it wrote."""
 
@@ -126,9 +130,29 @@ def private_folder(prefix: str) -> Iterator[Path]:
 
 
 def free_port() -> int:
+    return free_ports(1)
+
+
+def free_ports(count: int) -> int:
+    """The first of so many ports in a row that nobody uses; below those that the kernel gives to clients.
+
+    Such a client would hold the port of a server that is being restarted. Not by `random`, which pytest-randomly seeds
+    alike in each worker before each test: all would ask for the same ports at once.
+    """
+    while True:
+        ports = range(first := FIRST_PORT + secrets.randbelow(PORTS - count), first + count)
+        if not GIVEN.intersection(ports) and all(map(_is_free, ports)):
+            GIVEN.update(ports)
+            return first
+
+
+def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with suppress(OSError):
+            probe.bind(("", port))
+            return True
+        return False
 
 
 def _wait_for(server: Server, ready: Callable[[], bool]) -> None:

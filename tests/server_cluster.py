@@ -10,6 +10,14 @@ from tests.deployment import others, told, wait_for
 from tests.server_network import ServerNetwork, a_network
 from tests.service.running_service import Service
 
+JOIN_TOKENS = """
+from django.utils import timezone
+from connections_app.agents.join_agent import issue_join_token
+given = dict(actor=None, now=timezone.now(), trusted=False, site=True)
+answer = [issue_join_token(f"gpu{{number}}", **given)[1] for number in range(1, {servers} + 1)]
+"""
+"""As `manage.py jointoken NAME --site` for each; in one process, for to start one takes as long as a test."""
+
 
 class Cluster:
     """Servers with emulated GPUs, made by the line that an administrator types on each."""
@@ -18,13 +26,13 @@ class Cluster:
         self.service, self.network, self._runtime = service, network, runtime
         self.servers: list[AgentProcess] = []
 
-    def add(self, agent: AgentProcess, *, gpus: int = 2, enter: tuple[str, ...] = ()) -> None:
-        """`enter`: command that enters the server's own mounts."""
+    def add(self, agent: AgentProcess, *, gpus: int = 2, enter: tuple[str, ...] = (), token: str = "") -> None:
+        """`enter`: command that enters the server's own mounts; `token`: for it to join with, by default a new one."""
         number = len(self.servers) + 1
         self.network.add(number)
         agent.url, agent.prefix = self.network.url(number), (*self.network.prefix(number), *enter)
         more = ["--gpus", f"k80:{gpus}", "--address", self.network.address(number), "--job-path", str(self._runtime)]
-        done = agent.install(f"gpu{number}", *more)
+        done = agent.install(f"gpu{number}", *more, token=token)
         assert done.returncode == 0, done.stdout + done.stderr
         assert done.stdout.index("ok   account:") < done.stdout.index(f"gpu{number} has joined")
         if enter:
@@ -50,12 +58,11 @@ class Cluster:
             "    Storage.objects.update_or_create(name=name, engine=servers, defaults={'path': path})\n"
             "ask_for_probe(servers, actor=None)"
         )
-        latest = (
-            "from connections_app.models import EngineProbe\n"
-            "found = EngineProbe.objects.first()\n"
-            "answer = {'passed': found.passed, 'log': found.log, 'message': found.message} if found.ended_at else None"
+        latest = "select passed, log, message, ended_at from connections_app_engineprobe order by id desc limit 1"
+        passed, log, message, _ = wait_for(
+            "the test has ended", lambda: (one := self.service.sql(latest)[0])[3] and one
         )
-        return wait_for("the test has ended", lambda: self.service.python(latest), pause_s=1)
+        return {"passed": bool(passed), "log": log, "message": message}
 
 
 def number_of(node: str) -> int:
@@ -68,6 +75,6 @@ def a_cluster(service: Service, runtime: Path, job_user: str, *, servers: int, g
     with ExitStack() as stack:
         network = stack.enter_context(a_network(service.port))
         cluster = Cluster(service, network, runtime)
-        for _ in range(servers):
-            cluster.add(stack.enter_context(an_agent(service, job_user)), gpus=gpus)
+        for token in service.python(JOIN_TOKENS.format(servers=servers)):
+            cluster.add(stack.enter_context(an_agent(service, job_user)), gpus=gpus, token=token)
         yield cluster

@@ -1,4 +1,7 @@
-"""Network of servers on one machine: namespaces on a bridge where tests run as root, else addresses 127.0.1.x.
+"""Network of servers on one machine: namespaces on a bridge where tests run as root, else addresses of the loopback.
+
+Without namespaces each service has a network 127.x.y of its own, from its port, which no other service has meanwhile:
+a gang's port is the same for each, and on shared addresses its ranks would meet those of another worker's service.
 
 Each server reaches the service at an address of its own machine, from which a relay carries the bytes on: agents send
 tokens to https alone, or to this machine.
@@ -52,7 +55,7 @@ class ServerNetwork:
         self.mend(number)
 
     def address(self, number: int) -> str:
-        return f"127.0.1.{number}"
+        return f"127.{self._port >> 8}.{self._port & 255}.{number}"
 
     def url(self, number: int) -> str:
         """The service, as this server reaches it."""

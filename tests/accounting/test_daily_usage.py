@@ -15,16 +15,23 @@ from cluster_app.models import GpuType
 from jobs_app.models import Attempt, Job
 from operations.retention import delete_expired
 from tests.rest_callers import caller
-from tests.service_lab import UNTIL_LET_GO, Lab
+from tests.service_lab import UNTIL_LET_GO, Lab, lab_of_rows
+from tests.shared_rows import shared_rows
 
 HOUR = timedelta(hours=1)
 EVENING = datetime(2026, 1, 31, 22, tzinfo=UTC)
 USAGE = "/api/v1/usage"
 
 
-@pytest.fixture
-def night(lab: Lab, plain_static: None) -> Lab:
+@pytest.fixture(autouse=True)
+def _plain_pages(plain_static: None) -> None:
+    """Pages need no `collectstatic`."""
+
+
+@shared_rows
+def night() -> Lab:
     """From ten in the evening of 31 January until one, vision runs on two GPUs of speed 1.5."""
+    lab = lab_of_rows()
     lab.node("n1", gpus=2)
     GpuType.objects.update(price_per_hour=3)
     LedgerCoverage.extend(EVENING)

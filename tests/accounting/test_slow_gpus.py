@@ -14,15 +14,16 @@ from cluster_app.models import Engine, Gpu, Node, NodeEvent
 from cluster_app.services import add_node
 from jobs_app.models import Attempt, GpuClaim, Job
 from operations.metrics import exposition
-from tests.service_lab import UNTIL_LET_GO, Lab
+from tests.service_lab import UNTIL_LET_GO, Lab, lab_of_rows
+from tests.shared_rows import shared_rows
 
 RUNS = 8
 """Of each GPU."""
 
 
-@pytest.fixture
-def node(lab: Lab) -> Node:
-    lab.node("n1", gpus=4)
+@shared_rows
+def node() -> Node:
+    lab_of_rows().node("n1", gpus=4)
     Node.objects.update(emulated=False)
     return Node.objects.get()
 
@@ -42,9 +43,10 @@ def ran(lab: Lab, gpus: Sequence[Gpu], rate: float, **columns: Any) -> Attempt:
     return attempt
 
 
-@pytest.fixture
-def slow(lab: Lab, node: Node) -> Gpu:
+@shared_rows
+def slow(node: Node) -> Gpu:
     """A GPU on which jobs made 8 steps a second, where they make 10 on the three others."""
+    lab = lab_of_rows()
     gpus = list(Gpu.objects.order_by("index"))
     for number in range(RUNS):
         for gpu in gpus:
@@ -78,9 +80,10 @@ def test_the_history_of_its_node_tells_it_once(slow: Gpu) -> None:
     assert [event.message for event in NodeEvent.objects.filter(kind="speed")] == [f"GPU 3 is {slow.slowness}"]
 
 
-@pytest.fixture
-def slow_node(lab: Lab, node: Node) -> Node:
+@shared_rows
+def slow_node(node: Node) -> Node:
     """One on which jobs that take all of its GPUs made 8 steps a second, where they make 10 on two others."""
+    lab = lab_of_rows()
     lab.node("n2", gpus=4)
     lab.node("n3", gpus=4)
     Node.objects.update(emulated=False)

@@ -14,7 +14,8 @@ from operations.private_slurm import PrivateCluster
 from tests.chaos.campaign import Campaign
 from tests.chaos.watch import job_processes
 from tests.deployment import others, told
-from tests.engines.slurm_cluster import NODES, free_ports, opened_by
+from tests.engines.slurm_cluster import NODES, opened_by
+from tests.private_servers import free_ports
 from tests.service.running_service import Service, a_service
 
 DECLARE = """

@@ -18,6 +18,7 @@ def test_the_cover_takes_what_adds_most_and_leaves_what_adds_nothing():
     sent = {"a": frozenset("xy"), "b": frozenset("yz"), "c": frozenset("z"), "d": frozenset("xyzw")}
     assert greedy_cover(sent) == ["d"]
     assert greedy_cover({name: sent[name] for name in "abc"}) == ["a", "b"]
+    assert greedy_cover(sent, anyway=frozenset("wz")) == ["a"]
 
 
 def test_the_names_of_the_list_exist_and_are_quick():

@@ -1,9 +1,7 @@
 """A private Slurm cluster for all tests of a process."""
 
 import os
-import random
 import shutil
-import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from operations.private_slurm import EmulatedNode, PrivateCluster, missing_programs
+from tests.private_servers import free_ports
 
 NODES = [EmulatedNode("n1", "a100", 4), EmulatedNode("n2", "a100", 4), EmulatedNode("n3", "v100", 4)]
 END_OF_LOG = 4000
@@ -50,19 +49,6 @@ def ends_of_logs(cluster: PrivateCluster) -> str:
     """What the daemons said last: Slurm's commands do not tell why it ended a job."""
     logs = sorted(cluster.base.glob("slurm*.log"))
     return "\n".join(f"{log.name}:\n{log.read_text(errors='replace')[-END_OF_LOG:]}" for log in logs)
-
-
-def free_ports(count: int) -> int:
-    """The first of so many ports in a row that nobody listens on; below those that the kernel gives to clients."""
-    while True:
-        first = random.randrange(10_000, 30_000)
-        if all(_is_free(port) for port in range(first, first + count)):
-            return first
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
 def opened_by(pid: int) -> str:

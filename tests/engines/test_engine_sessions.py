@@ -1,8 +1,8 @@
 """Sessions in a running rank: commands with and without a terminal, and connections to a port, as the job sees them."""
 
 import json
-import random
 import re
+import secrets
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ from engines.supervision.rank import PACKAGE_PARENT
 from tests.engines.engine_lab import Lab, python, until
 from tests.engines.test_engine_setup import GRACE
 
-LONG_S = f"3600.{random.randrange(10**9)}"
+LONG_S = f"3600.{secrets.randbelow(10**9)}"
 """A time that no other test sleeps for: without a PID namespace a session sees the processes of the machine."""
 UP = "echo up; sleep 3600"
 TERMINAL = {"rows": 24, "columns": 80, "term": "dumb"}

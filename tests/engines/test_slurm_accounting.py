@@ -18,7 +18,7 @@ from engines.slurm.parsing import SlurmJob, parse_jobs
 from operations.private_slurm import EmulatedNode, PrivateCluster
 from simulation.shadow.accounting import FORMAT, read_accounting
 from tests.engines.engine_lab import SlurmLab, until
-from tests.engines.slurm_cluster import free_ports
+from tests.private_servers import free_ports
 
 pytestmark = pytest.mark.xdist_group("slurm with accounting")
 PACKAGES = "slurmdbd mariadb-server"

@@ -28,9 +28,13 @@ import json
 from django.apps import apps
 from django.contrib.auth.models import User
 from django.contrib.admin.models import LogEntry
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
 from accounting_app.models import LedgerCoverage
 from jobs_app.models import Attempt
+executor = MigrationExecutor(connection)
 print(json.dumps({
+    "not applied": [str(one) for one, _ in executor.migration_plan(executor.loader.graph.leaf_nodes())],
     "rows": {model._meta.db_table: model._base_manager.count() for model in apps.get_models(include_auto_created=True)},
     "entry": LogEntry.objects.get().content_type.app_label,
     "may": User.objects.get().groups.get().permissions.get().content_type.app_label,
@@ -79,8 +83,7 @@ def test_every_row_of_a_backup_of_0_1_is_there_after_its_restore(site: Site, tmp
     assert (found["entry"], found["may"]) == ("connections_app", "connections_app")
     assert found["until"].startswith("2026-11-20T12:00")
     assert found["next"] == 2
-    checked = site.manage("migrate", "--check")
-    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert found["not applied"] == []
 
 
 def test_a_database_of_0_1_is_not_migrated(tmp_path: Path) -> None:

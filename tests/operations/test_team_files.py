@@ -4,6 +4,7 @@ from datetime import timedelta
 from io import StringIO
 
 import pytest
+from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.test import Client
 from django.utils import timezone
@@ -18,7 +19,6 @@ from tests.rest_callers import caller
 from tests.service_lab import Lab
 
 DAY, MIB = timedelta(days=1), 1 << 20
-WRITES_8_MIB = "head -c 8M /dev/zero > $MOTLEY_CHECKPOINT_DIR/model"
 
 
 @pytest.fixture
@@ -27,9 +27,10 @@ def cluster(lab: Lab, plain_static: None) -> Lab:
     return lab
 
 
-def ended(lab: Lab, *, ago: timedelta, mib: int | None = None) -> Job:
-    """A job with a checkpoint of 8 MiB, as if it had ended so long ago and its files took so much."""
-    job = lab.until_state(lab.submit(WRITES_8_MIB), Job.State.SUCCEEDED)
+def ended(lab: Lab, *, ago: timedelta, mib: int | None = None, owner: User | None = None) -> Job:
+    """As rows say that ended so long ago, with a checkpoint of 8 MiB; its files are said to take so much."""
+    job = lab.submit(owner=owner)
+    (lab.recorded_as_ended(job) / "checkpoints" / "model").write_bytes(bytes(8 * MIB))
     size = None if mib is None else mib * MIB
     Job.objects.filter(pk=job.pk).update(finished_at=timezone.now() - ago, files_bytes=size)
     return job
@@ -87,8 +88,7 @@ def test_a_team_without_a_limit_has_that_of_the_service(cluster: Lab, settings: 
 
 def test_one_team_does_not_pay_for_another(cluster: Lab) -> None:
     eve = cluster.user("eve", "language")
-    theirs = cluster.until_state(cluster.submit(WRITES_8_MIB, owner=eve), Job.State.SUCCEEDED)
-    Job.objects.update(finished_at=timezone.now() - 9 * DAY, files_bytes=2048 * MIB)
+    theirs = ended(cluster, ago=9 * DAY, mib=2048, owner=eve)
     ours = ended(cluster, ago=2 * DAY, mib=2048)
     limit(cluster, 1)
     delete_expired(timezone.now())

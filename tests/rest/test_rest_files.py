@@ -19,9 +19,14 @@ from tests.service_lab import Lab
 
 @pytest.fixture
 def job(cluster: Lab) -> Job:
-    """It wrote a file with an odd name, one in a folder, and a link out of its folder."""
-    command = "mkdir out; printf 0123456789 > out/model.pt; echo x > 'a b&c?.txt'; ln -s /etc/passwd link"
-    return cluster.until_state(cluster.submit(command), Job.State.SUCCEEDED)
+    """As if it had written a file with an odd name, one in a folder, and a link out of its folder."""
+    job = cluster.submit()
+    work = cluster.recorded_as_ended(job) / "work"
+    (work / "out").mkdir()
+    (work / "out" / "model.pt").write_text("0123456789")
+    (work / "a b&c?.txt").write_text("x\n")
+    (work / "link").symlink_to("/etc/passwd")
+    return job
 
 
 def content(client: APIClient, job: Job, path: str, **headers: str) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deployment import OVERLAPS, ROOT, kill_all, wait_for
+from tests.deployment import ROOT, kill_all, wait_for
 from tests.service.running_service import Service
 from tests.service_lab import UNTIL_LET_GO
 
@@ -29,7 +29,7 @@ def test_jobs_finish_once_though_the_scheduler_is_killed_again_and_again(
     for job in jobs:
         four_gpus.wait_for_state(job, "succeeded")
         assert four_gpus.trace(job) == list(range(1, 101))
-    assert four_gpus.python(OVERLAPS) == 0
+    assert four_gpus.overlaps() == 0
 
 
 def test_a_cancel_is_obeyed_while_a_round_is_being_decided(four_gpus: Service) -> None:

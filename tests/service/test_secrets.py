@@ -25,7 +25,6 @@ class Held:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        service.declare(a100=2)
         self.job = service.submit(WAIT, env={"API_KEY": VALUE})
         service.wait_for_state(self.job, "running")
         self.browser = service.browser()
@@ -46,25 +45,24 @@ class Held:
 
 
 @pytest.fixture
-def held(service: Service) -> Iterator[Held]:
-    held = Held(service)
+def held(four_gpus: Service) -> Iterator[Held]:
+    held = Held(four_gpus)
     yield held
     held.browser.close()
 
 
 def test_secrets_are_where_they_must_be_and_nowhere_else(held: Held) -> None:
-    """One service for all of it: to start one takes longer than everything that is looked at."""
+    """In one test: each of the secrets is made once."""
     assert len(set(held.secrets.values())) == 5
     assert all(held.secrets.values())
     assert held.found_in(" ".join(told(pid, "cmdline").decode(errors="replace") for pid in others())) == set()
-    assert readable_by_others(held.service) == []
+    assert readable_by_others(held) == []
     assert in_tables(held) == {}
     assert in_answers(held, pages(held)) == {}
     assert in_answers(held, by_rest(held)) == {}
     (held.folder / "checkpoints" / "go").touch()
     secrets = held.secrets.values()
     held.service.wait_for_state(held.job, "succeeded")
-    held.service.stop()
     lines = held.service.log.read_text().splitlines()
     logged = "\n".join(
         line for line in lines if "  password: " not in line
@@ -73,11 +71,13 @@ def test_secrets_are_where_they_must_be_and_nowhere_else(held: Held) -> None:
     assert [secret for secret in secrets if secret in logged] == []
 
 
-def readable_by_others(service: Service) -> list[str]:
+def readable_by_others(held: Held) -> list[str]:
     """Files of the service that other users of the machine could read, and folders that they could list."""
     public = {"stop_reason"}  # for the job's user, which is another
-    below = [path for path in service.var.rglob("*") if not path.is_symlink() and path.name not in public]
-    ours = [path for path in below if "static" not in path.relative_to(service.var).parts[:1]]
+    var, jobs = held.service.var, held.folder.parent
+    below = [path for path in var.rglob("*") if not path.is_symlink() and path.name not in public]
+    elsewhere = {var / "static", *(folder for folder in jobs.iterdir() if folder != held.folder)}  # jobs of other tests
+    ours = [path for path in below if elsewhere.isdisjoint((path, *path.parents))]
     return [str(path) for path in ours if _mode(path) & (stat.S_IRGRP | stat.S_IROTH | stat.S_IWGRP | stat.S_IWOTH)]
 
 

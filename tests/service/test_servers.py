@@ -74,8 +74,8 @@ class Training:
 
 @pytest.fixture(scope="module")
 def service(runtime: Path, data_folder: Path) -> Iterator[Service]:
-    """One whose agents have a lease of half a minute: a job that did not wait for its end would be seen to overlap."""
-    with a_service(prepared=data_folder, MOTLEY_AGENT_LEASE_S="30", MOTLEY_GANG_READY_S="5") as running:
+    """One whose agents have a lease of 15 s: a job that did not wait for its end would be seen to overlap."""
+    with a_service(prepared=data_folder, MOTLEY_AGENT_LEASE_S="15", MOTLEY_GANG_READY_S="5") as running:
         running.declare(v100=1)
         yield running
 
@@ -94,7 +94,7 @@ def in_service(node: Any) -> bool:
 @pytest.fixture
 def ledger(service: Service, cluster: Cluster) -> Iterator[Path]:
     """Folder of a test, which begins with all servers in service, whatever the one before has done to them."""
-    service.python("from connections_app.models import Agent\nAgent.objects.update(fault='', fault_at=None)")
+    service.sql("update connections_app_agent set fault = '', fault_at = null")
     wait_for("all servers are in service", lambda: all(map(in_service, service.client.nodes())))
     folder = Path(f"/tmp/motley-ledger-{secrets.token_hex(4)}")
     folder.mkdir()
@@ -155,6 +155,7 @@ def files_are_read_while_it_runs(cluster: Cluster, training: Training) -> None:
         client.files(training.job, "checkpoints/none")
 
 
+@pytest.mark.thorough
 def test_the_servers_are_tested_together_with_the_storage_that_they_share(cluster: Cluster, ledger: Path) -> None:
     """As jobs: each writes a file and looks for those of the others and of the service."""
     (ledger / "data").mkdir(mode=0o777)

@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, Page, expect
 from engines.slurm.commands import SEARCH_PATH
 from operations.private_slurm import missing_programs
 from tests.deployment import ROOT, wait_for
-from tests.engines.slurm_cluster import free_ports
+from tests.private_servers import free_ports
 from tests.service.browsing import signed_in
 from tests.service.running_service import Service
 from tests.service.test_command_with_jobs import motley

@@ -7,7 +7,6 @@ from unittest.mock import patch
 from uuid import UUID
 
 from django.contrib.auth.models import User
-from django.core.management import call_command
 from django.db import transaction
 from django.utils import timezone
 from rest_framework.test import APIClient
@@ -46,8 +45,7 @@ def nothing() -> None:
 
 
 def prepare(gpus: int) -> None:
-    """A new database with one node and one person."""
-    call_command("migrate", verbosity=0)
+    """One node and one person, in a database that has been migrated."""
     kind = GpuType.objects.create(name="a100", **gpu_type_columns("a100"))
     add_node("n1", kind, gpus=gpus, cpus=64, memory_mib=2**19, emulated=True)
     Node.objects.update(health=Node.Health.HEALTHY)  # no scheduler asks the engine

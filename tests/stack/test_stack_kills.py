@@ -15,16 +15,11 @@ import pytest
 from django.utils import timezone
 
 from motley_client.errors import Conflict
-from tests.deployment import wait_for
+from tests.deployment import HELD_BY_TWO, wait_for
 from tests.stack.composed import Member, Stack
 
 ROUND_S = 5.0
-HELD_BY_TWO = """
-select count(*) from (
-    select held_from, lag(true) over gpus as is_next, lag(released_at) over gpus as free_from
-    from jobs_app_gpuclaim where held_from is not null window gpus as (partition by gpu_id order by held_from)
-) as claims where is_next and (free_from is null or free_from > held_from)
-"""
+"""Of tests that look at one round; in others rounds are as long as the stack's, a second."""
 MUCH_WORK = 150
 """Jobs that wait: they make a round long enough to be met in the middle."""
 
@@ -32,8 +27,6 @@ MUCH_WORK = 150
 @pytest.fixture(autouse=True)
 def _sound(stack: Stack) -> Iterator[None]:
     """Each test leaves the stack as it found it, and no GPU was ever held by two."""
-    if round_s(stack) != ROUND_S:
-        stack.decide_every(ROUND_S, min_run_s=300)
     yield
     for name in ("postgres", "redis", "worker", "rounds", "beat"):
         if not stack.members[name].running:
@@ -45,17 +38,17 @@ def _sound(stack: Stack) -> Iterator[None]:
     assert overlaps(stack) == 0
 
 
-def round_s(stack: Stack) -> float:
-    """The length of a round, asked of the database: a process of Django for it takes as long as a test."""
+def decide_every(stack: Stack, length_s: float, *, min_run_s: float = 0) -> None:
+    """Unless rounds are so long already, which the database says: a process of Django takes as long as a test."""
+    newest = "select round_length_s from scheduler_app_policysetting order by id desc limit 1"
     with stack.database() as database:
-        row = database.execute(
-            "select round_length_s from scheduler_app_policysetting order by id desc limit 1"
-        ).fetchone()
-        return row[0] if row else 0.0
+        row = database.execute(newest).fetchone()
+    if not row or row[0] != length_s:
+        stack.decide_every(length_s, min_run_s=min_run_s)
 
 
 def overlaps(stack: Stack) -> int:
-    """How often a GPU was held by two at once, as OVERLAPS of tests/deployment.py."""
+    """How often a GPU was held by two at once."""
     with stack.database() as database:
         row = database.execute(HELD_BY_TWO).fetchone()
         assert row is not None
@@ -74,6 +67,7 @@ def wait_for_a_round_after(stack: Stack, moment: datetime) -> datetime:
 
 
 def test_rounds_resume_within_two_periods_after_redis_was_killed(stack: Stack) -> None:
+    decide_every(stack, ROUND_S, min_run_s=300)
     redis = stack.members["redis"]
     wait_for_a_round_after(stack, datetime.min.replace(tzinfo=timezone.get_current_timezone()))
     redis.kill()
@@ -108,6 +102,7 @@ def answer_of(command: list[str], *words: str) -> str:
 
 @pytest.mark.parametrize("time_number", range(3))
 def test_after_a_worker_was_killed_in_mid_round_the_next_round_is_right(stack: Stack, time_number: int) -> None:
+    decide_every(stack, ROUND_S, min_run_s=300)
     jobs = [stack.sample(name=f"job-{n}", steps=60, rate=20, gpus=1 + n % 2, gpu_types=["a100"]) for n in range(6)]
     stack.submit("true", gpus=4, gpu_types=["t4"], array={"start": 1, "end": MUCH_WORK})
     opened = stop_in_mid_round(stack, stack.members["rounds"])
@@ -135,7 +130,7 @@ def test_jobs_that_end_with_their_workers_container_run_again(stack: Stack) -> N
 
 def test_the_watchdog_says_when_beat_is_dead_and_when_it_is_back(stack: Stack) -> None:
     beat = stack.members["beat"]
-    stack.decide_every(1)
+    decide_every(stack, 1)
     wait_for("all is well", lambda: scheduler_health(stack) == 200)
     beat.kill()
     wait_for("the silence is noticed", lambda: scheduler_health(stack) == 503)
@@ -153,7 +148,7 @@ def test_of_two_workers_one_schedules_and_the_other_takes_over_when_it_is_killed
     stack: Stack, name: str, loop: int
 ) -> None:
     two = [stack.members[name], stack.another(name)]
-    stack.decide_every(1)
+    decide_every(stack, 1)
     first = holder_among(stack, two, loop)
     job = stack.submit("sleep 1")
     stack.wait_for_state(job, "succeeded")

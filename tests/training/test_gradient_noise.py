@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.slurm_cluster import free_ports
+from tests.private_servers import free_ports
 from tests.training.training_lab import CLIENT
 
 SCRIPT = Path(__file__).with_name("known_noise.py")

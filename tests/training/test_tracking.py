@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.slurm_cluster import free_ports
+from tests.private_servers import free_ports
 from tests.training.training_lab import EXAMPLES, ONE_THREAD
 
 pytestmark = pytest.mark.usefixtures("frameworks")

@@ -17,7 +17,7 @@ from django.conf import settings
 from engines.protocol import AttemptReport, Phase, Progress, StopReason, Stream
 from scheduler_app.round.job_environment import LaunchGpu, LaunchSpec, launch_of
 from tests.engines.engine_lab import Lab, until
-from tests.engines.slurm_cluster import free_ports
+from tests.private_servers import free_ports
 
 CLIENT = Path(settings.BASE_DIR) / "client"
 EXAMPLES = CLIENT / "examples"
