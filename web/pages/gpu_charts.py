@@ -6,7 +6,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from accounting_app.gpu_watch.history import UsePoint
-from web.pages.charts import Figure, line_of, mode_of
+from web.pages.charts import LEGEND, Figure, line_of, mode_of
 from web.pages.time_zones import axis_time, axis_title
 
 MOST_TICKS = 4
@@ -40,7 +40,7 @@ def _figure(points: Sequence[UsePoint], values: Sequence[float | None], name: st
             "automargin": True,
         },
         "hovermode": "x unified",
-        "legend": {"orientation": "h", "y": -0.2},
+        "legend": LEGEND,
         "margin": {"l": 56, "r": 16, "t": 8, "b": 40},
         "height": 260,
     }
