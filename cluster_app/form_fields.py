@@ -71,9 +71,9 @@ class MemoryField(forms.CharField):
         parts = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)\s*([a-zA-Z]*)", text)
         if parts is None or (parts[2] and parts[2].lower() not in MIB_PER):
             raise ValidationError("Write a number with a unit (MiB, GiB, TiB), such as 512GiB.")
-        if not parts[2]:
+        if not parts[2] and float(parts[1]):
             raise ValidationError(f"Add the unit: {text}GiB or {text}MiB.")
-        mib = round(float(parts[1]) * MIB_PER[parts[2].lower()])
+        mib = round(float(parts[1]) * MIB_PER.get(parts[2].lower(), 1))
         if not 0 < mib <= LARGEST_MIB:
             raise ValidationError("Memory must be more than zero, and less than 2048TiB.")
         return mib

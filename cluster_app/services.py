@@ -102,7 +102,7 @@ def drain(node: Node, *, reason: str, actor: AbstractBaseUser | None) -> None:
 
 @transaction.atomic
 def resume(node: Node, *, actor: AbstractBaseUser | None, reason: str = "") -> None:
-    """Return the node to service; one that was put to sleep is woken first.
+    """Return the node to service; one that was put to sleep is woken first. The history of one in service has no event.
 
     Raise `NotLentNow` for one that its owner has back until its window begins, `InMaintenance` before its end.
     """
@@ -110,10 +110,12 @@ def resume(node: Node, *, actor: AbstractBaseUser | None, reason: str = "") -> N
         why, row = reason.strip() or "resumed by hand", Node.objects.filter(pk=node.pk)
         _wake(row, node, reason=why, now=timezone.now(), actor=actor)
     else:
+        out = Node.objects.filter(pk=node.pk).exclude(state=Node.State.READY).exists()
         _refuse_not_lent(node, timezone.now())
         _refuse_in_maintenance(node, timezone.now())
         _set_state(node, Node.State.READY, "")
-        record(node, NodeEvent.Kind.RESUMED, reason.strip(), actor=actor)
+        if out:  # or the timeline would have it out of service until now
+            record(node, NodeEvent.Kind.RESUMED, reason.strip(), actor=actor)
     note(Action.NODE_RESUME, actor=actor, target=node.name, target_id=node.pk, message=reason.strip())
 
 

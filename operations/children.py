@@ -30,7 +30,7 @@ class Child:
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self.name = " ".join(program.command[1:3])
+        self.name = name_of(program.command)
         self.process = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
@@ -46,7 +46,8 @@ class Child:
     def restart_if_ended(self) -> None:
         code = self.process.poll()
         if code is not None and not (self._program.may_end and code == 0):
-            said = f"A process of the service ended with {code}, and is restarted: {self.name}"
+            how = f"by {signal.Signals(-code).name}" if code < 0 else f"with {code}"
+            said = f"A process of the service ended {how}, and is restarted: {self.name}"
             print(said, flush=True)  # noqa: T201 - for whoever runs the command
             self.process = self._start()
 
@@ -57,6 +58,12 @@ class Child:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
+
+
+def name_of(command: Sequence[str]) -> str:
+    """The program and its command; of the scheduler, also its loop."""
+    loop = command[command.index("--only") :][:2] if "--only" in command else ()
+    return " ".join([*command[1:3], *loop])
 
 
 def run_until_told(programs: Sequence[Program]) -> None:

@@ -174,7 +174,8 @@ def _encoded(body: Any) -> bytes:
     try:
         return json.dumps(body, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
-        text = f"JSON cannot represent this value: {error}"
+        why = "write a finite number." if "Out of range float" in str(error) else error
+        text = f"JSON cannot represent this value: {why}"
         fault = FieldError(_pointer_to_fault(body), "not_json", text)
         raise InvalidRequest(text, code="not_json", errors=(fault,)) from error
 

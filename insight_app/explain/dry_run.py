@@ -359,6 +359,7 @@ def _note_of_window(job: JobRow, options: Sequence[PlanOption], inputs: DryRunIn
     first = next(near, None)
     if first is None:
         return ""
-    return (
-        f" {first.words[0].upper()}{first.words[1:]}. It starts there only if it ends before or can be stopped in time."
-    )
+    closed = len(nodes & first.nodes)
+    where = f"the {closed} nodes" if closed > 1 else "the node"
+    words = f"{first.words[0].upper()}{first.words[1:]}"
+    return f" {words}. On {where} concerned the job starts only if it ends before or can be stopped in time."

@@ -81,7 +81,8 @@ def with_node_changes(there: NodeGpus, changes: Mapping[str, int]) -> NodeGpus:
 
 def _changed(gpu_type: str, nodes: Sequence[int], change: int) -> Sequence[int]:
     if change < -len(nodes):
-        raise NoSuchNodes(gpu_type, f"There are {len(nodes)} nodes of {gpu_type}: no more can be taken.")
+        there = f"are {len(nodes)} nodes" if len(nodes) > 1 else "is 1 node"
+        raise NoSuchNodes(gpu_type, f"There {there} of {gpu_type}: no more can be taken.")
     usual = usual_gpus(nodes)
     of_usual_size_first = sorted(nodes, key=lambda gpus: gpus != usual)
     return [*nodes, *[usual] * change] if change > 0 else of_usual_size_first[-change:]

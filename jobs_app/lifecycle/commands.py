@@ -75,7 +75,10 @@ def requeue_job(job: Job, *, actor: User | None) -> None:
     with transaction.atomic():
         _note("requeue", job, actor)
         if not stop_attempt_of(job, StopReason.REQUEUE, note=_by(actor), actor=actor):
-            raise Conflict("Only a job that has started can be requeued.")
+            found = Job.objects.only("state").get(pk=job.pk)
+            if found.is_final:
+                raise JobIsFinished(found.get_state_display())
+            raise Conflict("The job waits in the queue already.")
 
 
 def change_job(job: Job, asked: Mapping[str, Any], *, actor: User, administrator: bool = False) -> None:

@@ -134,9 +134,18 @@ class Admission:
             narrowed = refusal.code == VOLUNTEERS_ONLY and asked_volunteers not in ("", columns["volunteers"])
             why = f" {narrowing_words(asked_volunteers, team)}" if narrowed else ""
             yield Fault(pointer=refusal.pointer, code=refusal.code, detail=refusal.detail + why)
-        for cap, whose in ((team.max_gpus, ""), (team.max_gpus_per_member, " for one member")):
+        caps = (
+            (team.max_gpus, "", "an administrator"),
+            (team.max_gpus_per_member, " for one member", "a lead of the team"),
+        )
+        for cap, whose, whom in caps:
             if cap is not None and request.gpus > cap:
-                text = f"Team {team} may use at most {cap} GPUs at once{whose}. Request {cap} or fewer."
+                remedy = (
+                    f"Request {cap} or fewer."
+                    if cap
+                    else f"Ask {whom} to raise the limit, or submit it to another team."
+                )
+                text = f"Team {team} may use at most {cap} GPUs at once{whose}. {remedy}"
                 yield Fault(pointer="/gpus", code="quota", detail=text)
         if (most := self._most_on_any_type(team, request.gpu_types)) is not None and request.gpus > most:
             text = f"Quotas of team {team} allow it at most {most} GPUs at once of any type that this job may use."

@@ -46,6 +46,12 @@ def test_a_clone_waits_for_the_copy_of_its_checkpoint_and_is_made_once(script: S
     assert first == second
 
 
+def test_a_number_that_json_lacks_is_refused_with_what_to_write(talker: Client) -> None:
+    with pytest.raises(InvalidRequest, match="write a finite number") as caught:
+        talker.submit({"name": "a", "weight": float("nan")})
+    assert [fault.pointer for fault in caught.value.errors] == ["/weight"]
+
+
 def test_every_submit_has_an_idempotency_key_of_its_own(script: Script, talker: Client) -> None:
     script.answers = [answer(JOB, 201)]
     talker.submit({"name": "a"})

@@ -56,6 +56,14 @@ def test_a_job_on_a_drained_node_goes_on_elsewhere(lab: Lab) -> None:
     assert [attempt.nodes for attempt in lab.attempts(job)] == [["n1"], ["n2"]]
 
 
+def test_a_node_in_service_that_is_resumed_was_not_out_of_service(lab: Lab) -> None:
+    node = lab.node("n1", gpus=1)
+    cordon(node, reason="fan", actor=None)
+    for _ in range(2):
+        resume(node, actor=None)
+    assert node.events.filter(kind=NodeEvent.Kind.RESUMED).count() == 1
+
+
 def test_a_draining_node_is_drained_when_its_last_job_has_gone_and_can_be_resumed(lab: Lab) -> None:
     node = lab.node("n1")
     job = lab.submit(UNTIL_LET_GO, preemptible=False)

@@ -312,7 +312,7 @@ def test_a_trace_that_cannot_be_simulated_is_refused_by_field(
         ({"policies": ["sia:speed=3"]}, "/policies/0", "speed"),
         ({"policies": []}, "/policies", "at least 1"),
         ({"nodes": {"h100": 1}}, "/nodes/h100", "it has: a100"),
-        ({"nodes": {"a100": -2}}, "/nodes/a100", "There are 1 nodes of a100"),
+        ({"nodes": {"a100": -2}}, "/nodes/a100", "There is 1 node of a100"),
         ({"nodes": {"a100": -1}}, "/nodes/a100", "No node would be left"),
         ({"days": 0}, "/days", "1"),
         ({"quotas": [{"team": "video", "gpu_type": "a100", "gpus": 1}]}, "/quotas/0/team", "there are: vision"),

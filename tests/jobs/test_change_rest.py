@@ -68,6 +68,12 @@ def test_nothing_can_be_done_to_a_finished_job(ada: APIClient, finished: Job, ve
     assert act(ada, finished, verb).status_code == 409
 
 
+def test_a_job_that_cannot_be_requeued_says_why_by_its_state(ada: APIClient, finished: Job, queued: Job) -> None:
+    refused = act(ada, finished, "requeue").json()
+    assert (refused["code"], refused["detail"]) == ("job_is_finished", "The job has already succeeded.")
+    assert act(ada, queued, "requeue").json()["detail"] == "The job waits in the queue already."
+
+
 @pytest.mark.parametrize("verb", ["cancel", "hold", "release", "requeue", "clone"])
 def test_a_job_of_strangers_is_not_there(cluster: Lab, queued: Job, verb: str) -> None:
     assert act(caller(cluster.user("eve", "language")), queued, verb).status_code == 404

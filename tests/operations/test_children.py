@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 
+from operations.children import Child, Program
 from tests.deployment import ROOT, wait_for
 
 LATE_SETPRIV = """#!/bin/sh
@@ -36,6 +37,21 @@ def _text(path: Path) -> str:
         return path.read_text()
     except OSError:
         return ""
+
+
+def test_a_child_that_dies_is_named_with_what_ended_it_and_restarted(capfd: pytest.CaptureFixture[str]) -> None:
+    mark = f"child-{uuid4()}"
+    child = Child(
+        Program([sys.executable, "-c", "import time; time.sleep(600)", mark, "--skip-checks", "--only", "rounds"])
+    )
+    child.process.kill()
+    child.process.wait()
+    child.restart_if_ended()
+    said = capfd.readouterr().out
+    child.process.kill()
+    child.process.wait()
+    assert "ended by SIGKILL, and is restarted" in said
+    assert said.endswith("--only rounds\n")
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["at any time", "while it starts the child"])

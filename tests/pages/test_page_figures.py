@@ -279,6 +279,14 @@ def test_charts_of_gpus_have_a_line_per_gpu_and_leave_out_what_the_driver_does_n
     ]
 
 
+def test_the_axis_of_a_single_time_is_minutes_long():
+    one = gpu_figures([UsePoint(at(600), "GPU 0", 50.0, None, None, None)])["utilization"]
+    since, until = (datetime.fromisoformat(time) for time in one["layout"]["xaxis"]["range"])
+    assert until - since == timedelta(minutes=10)
+    two = gpu_figures([UsePoint(at(second), "GPU 0", 50.0, None, None, None) for second in (0, 600)])["utilization"]
+    assert "range" not in two["layout"]["xaxis"]
+
+
 @pytest.mark.parametrize(("joules", "words"), [(3600, "1 Wh"), (1_800_000, "500 Wh"), (9e9, "2,500.0 kWh")])
 def test_energy_is_said_in_watt_hours(joules, words):
     assert energy(joules) == words

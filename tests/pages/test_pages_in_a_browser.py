@@ -17,13 +17,16 @@ from django.urls import reverse
 from django.utils import timezone
 from playwright.sync_api import Browser, Page, Route, expect
 
-from cluster_app.models import NodeEvent
+from accounting_app.gpu_watch.minutes import store_readings
+from cluster_app.models import Node, NodeEvent
+from engines.protocol import GpuReading, Throttle
 from insight_app.models import JobForecast
 from jobs_app.lifecycle.commands import hold_job
 from jobs_app.measurement.progress_curves import CurvePoint, note_points
 from jobs_app.models import Attempt, Job, PersonalSettings
+from scheduler_app.models import Round, TimeWindow
 from tests.chromium import browser_of_live_server, skip_module_without_chromium  # noqa: F401 - a fixture
-from tests.rest.world import added_recipe
+from tests.rest.world import added_recipe, added_recurring_job
 from tests.service_lab import UNTIL_LET_GO
 
 STRICT = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'"
@@ -76,6 +79,65 @@ def test_a_chart_is_drawn_under_a_strict_policy(page: Page) -> None:
     for name in ("fairness", "utilization"):
         page.goto(reverse(name))
         expect(page.locator(".chart .main-svg").first).to_be_visible()
+
+
+OVERLAPS = """() => [...document.querySelectorAll(".chart")].flatMap((chart) => {
+  const box = (some) => some.getBoundingClientRect();
+  const apart = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top;
+  const legends = [...chart.querySelectorAll(".legend")].map(box);
+  const words = [...chart.querySelectorAll(".xtitle, .ytitle, .xtick text, .ytick text")];
+  const cut = (a) => a.top < box(chart).top - 1 || a.bottom > box(chart).bottom + 1;
+  const faulty = (a) => cut(a) || legends.some((legend) => !apart(a, legend));
+  return words.filter((one) => faulty(box(one))).map((one) => one.textContent);
+})"""
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_no_word_of_a_chart_is_cut_off_or_below_its_legend(running: "Attempt", page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    claim = running.claims.select_related("gpu__node").first()
+    assert claim is not None
+    reading = GpuReading(claim.gpu_id, 80.0, 4096.0, 250.0, 83.0, 0, Throttle(0))
+    for minutes in (40, 0):
+        store_readings([reading], {claim.gpu_id: running.pk}, timezone.now() - timedelta(minutes=minutes))
+    node = reverse("node", args=[claim.gpu.node.name])
+    of_round = reverse("round", args=[Round.objects.get().number])
+    found = {}
+    for address in (reverse("fairness"), reverse("utilization"), reverse("timeline"), of_round, node):
+        page.goto(address)
+        expect(page.locator(".chart .main-svg").first).to_be_visible()
+        found[address] = page.evaluate(OVERLAPS)
+    assert {address: words for address, words in found.items() if words} == {}
+
+
+def test_a_list_within_a_card_keeps_its_marks_inside(cluster: Any, page: Page) -> None:
+    now = timezone.now()
+    window = {
+        "kind": TimeWindow.Kind.MAINTENANCE,
+        "reason": "fans",
+        "begins_at": now,
+        "ends_at": now + timedelta(hours=1),
+    }
+    TimeWindow.objects.create(**window).nodes.add(Node.objects.first())
+    page.goto(reverse("cluster"))
+    card, item = (
+        page.locator(".card:has(#windows)").bounding_box(),
+        page.locator(".card:has(#windows) li").bounding_box(),
+    )
+    assert card is not None
+    assert item is not None
+    assert item["x"] - card["x"] > 24
+    expect(page.locator(".card:has(#windows) li")).to_contain_text(re.compile(r"fans\s+on \S"))
+
+
+def test_on_a_phone_long_names_of_facts_leave_room_for_them(page: Page, member: User) -> None:
+    page.set_viewport_size({"width": 400, "height": 740})
+    page.goto(reverse("recurring-job", args=[added_recurring_job(member).pk]))
+    expect(page.locator("main dl.facts")).to_be_visible()
+    widths = page.locator("main dl.facts > dd").evaluate_all(
+        "all => all.map((one) => one.clientWidth / one.parentElement.clientWidth)"
+    )
+    assert min(widths) > 0.5
 
 
 @pytest.fixture
@@ -315,6 +377,18 @@ def test_a_plan_says_what_each_gpu_type_would_give(page: Page) -> None:
     expect(page.locator("#plan-forecast")).to_contain_text("UTC")
     page.get_by_label("GPUs", exact=True).fill("8")
     expect(rows.filter(has_text="A100")).to_contain_text("no gang of 8")
+
+
+@pytest.mark.parametrize("width", [1100, 1280])
+def test_a_plan_stays_within_its_card(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(reverse("new-job"))
+    expect(page.locator("#plan-options tbody tr")).to_have_count(3)
+    table, card = page.locator("#plan-options").bounding_box(), page.locator(".card:has(#plan)").bounding_box()
+    assert table is not None
+    assert card is not None
+    assert table["x"] + table["width"] <= card["x"] + card["width"]
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def new_job_with_rates(page: Page) -> None:

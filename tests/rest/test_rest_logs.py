@@ -87,6 +87,7 @@ def test_what_cannot_be_asked_is_pointed_at(finished: Job, ada: APIClient) -> No
 def test_a_rank_beyond_the_gang_is_not_found(finished: Job, ada: APIClient) -> None:
     answer = ada.get(route(finished, "?rank=1"))
     assert (answer.status_code, answer["Content-Type"]) == (404, "application/problem+json")
+    assert answer.json()["detail"] == "Attempt 1 has 1 node; ranks start at 0."
 
 
 # -- ranges ------------------------------------------------------------------------------------------------------

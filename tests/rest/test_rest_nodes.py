@@ -93,6 +93,8 @@ def test_only_staff_by_a_token_for_it_may(cluster: Lab, ada: APIClient, verb: st
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_actor_and_the_reason_are_recorded(root: APIClient, verb: str) -> None:
+    if verb == "resume":
+        Node.objects.update(state=Node.State.CORDONED, reason="noise")
     root.post(f"/api/v1/nodes/n1/{verb}", {"reason": "fan"}, format="json", headers={"x-request-id": "r1"})
     entry = AuditEntry.objects.get(target="n1")
     assert (entry.action, entry.actor_name, entry.door) == (f"node.{verb}", "root", "rest")

@@ -511,6 +511,7 @@ def test_labels_and_memory_are_written_and_shown_as_people_write_them(admin: Cli
     [
         ("memory_mib", "512", "Add the unit: 512GiB or 512MiB."),
         ("memory_mib", "much", "such as 512GiB"),
+        ("memory_mib", "0", "Memory must be more than zero"),
         ("labels", "rack", "Write one key=value per line"),
         ("labels", "[1]", "Write one key=value per line"),
     ],
@@ -518,6 +519,13 @@ def test_labels_and_memory_are_written_and_shown_as_people_write_them(admin: Cli
 def test_what_cannot_be_read_is_said_at_the_field(admin: Client, field: str, value: str, fault: str) -> None:
     data = {"gpu_type": GpuType.objects.get().pk, "gpu_count": 4, **NODE, **EVENTS, field: value}
     assert says(post(admin, reverse("admin:cluster_app_node_add"), **data), fault)
+
+
+def test_an_administrator_is_not_sent_to_an_administrator(admin: Client) -> None:
+    refused = admin.get(reverse("admin:cluster_app_engine_delete", args=[Node.objects.get().engine.pk]))
+    assert refused.status_code == 403
+    assert says(refused, "cannot be added, changed or deleted there")
+    assert not says(refused, "Ask an administrator")
 
 
 @pytest.mark.usefixtures("tuned_policy")

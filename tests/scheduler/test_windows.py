@@ -135,6 +135,7 @@ def test_the_plan_of_a_job_names_the_next_window_of_its_nodes_and_its_begin_time
     note = dry_run(later, owner=cluster.user())["note"]
     assert note.startswith("The job is not started before 2036-12-01 08:00 UTC, its begin time.")
     assert "Maintenance from" in note
+    assert "firmware. On the node concerned the job starts only if it ends before or can be stopped in time." in note
 
 
 # -- in time -------------------------------------------------------------------------------------------------------

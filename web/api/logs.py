@@ -156,13 +156,18 @@ def _start(request: Request, log: "Log", asked: dict[str, Any]) -> int:
     return log.tail(asked["tail"]).offset if "tail" in asked else int(asked["offset"])
 
 
+def no_such_rank(attempt: Attempt) -> NotFound:
+    nodes = len(attempt.nodes)
+    return NotFound(f"Attempt {attempt.number} has {nodes} node{'s' * (nodes != 1)}; ranks start at 0.")
+
+
 class Log:
     """One log of one attempt; empty while the job has no launched attempt."""
 
     def __init__(self, job: Job, attempt: Attempt | None, stream: Stream, rank: int) -> None:
         self._job, self._attempt, self._stream, self._rank = job, attempt, stream, rank
         if attempt and rank >= len(attempt.nodes):
-            raise NotFound(f"Attempt {attempt.number} has {len(attempt.nodes)} nodes; ranks start at 0.")
+            raise no_such_rank(attempt)
 
     @property
     def _launched(self) -> Attempt | None:

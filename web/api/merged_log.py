@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
-from rest_framework.exceptions import NotFound
 from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -38,7 +37,7 @@ from jobs_app.errors import FilesDeleted
 from jobs_app.models import Attempt, Job
 from jobs_app.permissions import caller
 from jobs_app.submission.fields import MOST_GPUS
-from web.api.logs import attempt_asked, job_asked
+from web.api.logs import attempt_asked, job_asked, no_such_rank
 from web.rest.choices import Choice
 from web.rest.query import query_of
 
@@ -154,7 +153,7 @@ def _read(attempt: Attempt, asked: dict[str, Any], user: int) -> Response:
     if asked.get("rank", 0) >= max(len(attempt.nodes), 1) or any(
         rank >= len(attempt.nodes) for name in ("positions", "ends") for rank in asked.get(name, ())
     ):
-        raise NotFound(f"Attempt {attempt.number} has {len(attempt.nodes)} nodes; ranks start at 0.")
+        raise no_such_rank(attempt)
     log, streams = AttemptLog(attempt), streams_named(asked["stream"])
     ranks = ranks_of(attempt, asked.get("rank"))
     if "tail" in asked:

@@ -16,6 +16,9 @@ OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "
 DASHES = ("solid", "dot", "dashdot", "longdash")
 """After seven lines colours repeat with another dash."""
 
+LEGEND = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"}
+"""Above the chart, which makes room for its lines: below, it would lie over the title of the axis."""
+
 Figure = dict[str, Any]
 
 
@@ -151,7 +154,7 @@ def _figure(traces: list[Any], *, title: str) -> Figure:
         "yaxis": {"title": {"text": title}, "tickformat": ".0%", "range": [0, 1.03], "fixedrange": True},
         "xaxis": {"type": "date", "title": {"text": axis_title()}},
         "hovermode": "x unified",
-        "legend": {"orientation": "h", "y": -0.15},
+        "legend": LEGEND,
         "margin": {"l": 64, "r": 16, "t": 16, "b": 48},
         "height": 380,
     }

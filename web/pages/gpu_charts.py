@@ -1,16 +1,19 @@
 """Plotly figures of GPU readings: utilization, memory, power and temperature. Pure."""
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any
 
 import plotly.graph_objects as go
 
 from accounting_app.gpu_watch.history import UsePoint
-from web.pages.charts import Figure, line_of, mode_of
+from web.pages.charts import LEGEND, Figure, line_of, mode_of
 from web.pages.time_zones import axis_time, axis_title
 
 MOST_TICKS = 4
 """Labels of times that lie side by side in a narrow chart; with more they would stand upright and be cut off."""
+AROUND_ONE = timedelta(minutes=5)
+"""What is shown on both sides of the only point in time."""
 FIGURES: dict[str, tuple[str, Callable[[UsePoint], float | None], list[float] | None]] = {
     "utilization": ("Utilization (%)", lambda point: point.utilization, [0, 103]),
     "memory": ("Memory used (GiB)", lambda point: _gib(point.memory_used_mib), None),
@@ -29,7 +32,7 @@ def gpu_figures(points: Sequence[UsePoint]) -> dict[str, Figure]:
 def _figure(points: Sequence[UsePoint], values: Sequence[float | None], name: str) -> Figure:
     title, _, limits = FIGURES[name]
     axis = {"title": {"text": title}, "fixedrange": True} | ({"range": limits} if limits else {"rangemode": "tozero"})
-    layout = {
+    layout: dict[str, Any] = {
         "template": "none",
         "yaxis": axis,
         "xaxis": {
@@ -40,10 +43,13 @@ def _figure(points: Sequence[UsePoint], values: Sequence[float | None], name: st
             "automargin": True,
         },
         "hovermode": "x unified",
-        "legend": {"orientation": "h", "y": -0.2},
+        "legend": LEGEND,
         "margin": {"l": 56, "r": 16, "t": 8, "b": 40},
         "height": 260,
     }
+    times = {point.at for point in points}
+    if len(times) == 1:  # or Plotly counts milliseconds around it
+        layout["xaxis"]["range"] = [axis_time(next(iter(times)) + part * AROUND_ONE) for part in (-1, 1)]
     figure: Figure = go.Figure(_traces(points, values), layout).to_plotly_json()
     figure["layout"].pop("template")
     return figure

@@ -1,14 +1,18 @@
 """Figure of prices of GPU types over time: past ones as solid lines, planned ones dotted. Pure."""
 
 from collections.abc import Mapping, Sequence
+from textwrap import wrap
 
 import plotly.graph_objects as go
 
 from allocation.policies import PRICE_UNIT
 from insight_app.timeline.prices import TypePrice
 from insight_app.timeline.time_range import Frame
-from web.pages.charts import Figure, line_of
+from web.pages.charts import LEGEND, Figure, line_of
 from web.pages.time_zones import axis_time
+
+MOST_IN_LINE = 24
+"""Characters of the upright title of an axis."""
 
 
 def price_figure(prices: Sequence[TypePrice], frame: Frame, numbers: Mapping[str, int]) -> Figure:
@@ -21,19 +25,17 @@ def price_figure(prices: Sequence[TypePrice], frame: Frame, numbers: Mapping[str
         if (some := [one for one in prices if one.gpu_type == name and one.planned is planned])
     ]
     axis = {"type": "date", "range": [axis_time(frame.since), axis_time(frame.until)]}
-    return figure_of_prices(traces, unit=PRICE_UNIT.capitalize(), axis=axis)
+    return figure_of_prices(traces, unit=PRICE_UNIT, axis=axis)
 
 
-def figure_of_prices(
-    traces: Sequence[go.Scatter], *, unit: str, axis: Mapping[str, object], legend_y: float = -0.2
-) -> Figure:
+def figure_of_prices(traces: Sequence[go.Scatter], *, unit: str, axis: Mapping[str, object]) -> Figure:
     """A low chart of one line for each GPU type, from 0 on."""
     layout = {
         "template": "none",
-        "yaxis": {"title": {"text": unit}, "rangemode": "tozero", "fixedrange": True},
+        "yaxis": {"title": {"text": _title(unit)}, "rangemode": "tozero", "fixedrange": True, "automargin": True},
         "xaxis": axis,
         "hovermode": "x unified",
-        "legend": {"orientation": "h", "y": legend_y},
+        "legend": LEGEND,
         "showlegend": True,
         "margin": {"l": 64, "r": 16, "t": 8, "b": 48},
         "height": 260,
@@ -41,6 +43,11 @@ def figure_of_prices(
     figure: Figure = go.Figure(traces, layout).to_plotly_json()
     figure["layout"].pop("template")
     return figure
+
+
+def _title(unit: str) -> str:
+    """In lines that are no longer than the chart is high."""
+    return "<br>".join(wrap(f"{unit[0].upper()}{unit[1:]}", MOST_IN_LINE))
 
 
 def _line(some: Sequence[TypePrice], name: str, *, planned: bool, place: int) -> go.Scatter:

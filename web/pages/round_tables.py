@@ -138,4 +138,4 @@ def prices_figure(history: Sequence[PricesOfRound], numbers: Mapping[str, int]) 
         for name in names
     ]
     axis = {"title": {"text": "Round"}, "tickformat": "d", "dtick": max(1, len(history) // 6)}
-    return figure_of_prices(traces, unit="Shadow price", axis=axis, legend_y=-0.35)
+    return figure_of_prices(traces, unit="Shadow price", axis=axis)
