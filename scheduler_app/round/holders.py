@@ -86,11 +86,11 @@ def _why_first(holders: Holders, row: int, snapshot: Snapshot, *, counts_teams: 
 
 
 _ADVANTAGES = {
-    "runs": ("runs already, and would lose time by a stop", "run already, and would lose time by a stop"),
     "shorter": ("has less left to run", "have less left to run"),
     "smaller": ("needs fewer GPUs", "need fewer GPUs each"),
     "behind": ("is of a team further behind its share", "are of teams further behind their shares"),
     "weight": ("has a higher weight", "have higher weights"),
+    "runs": ("would lose time if it were stopped", "would lose time if they were stopped"),
 }
 """What one job, or several, have over the one that waits."""
 
@@ -99,11 +99,11 @@ def _advantages(holders: Holders, row: int, snapshot: Snapshot, *, counts_teams:
     """What all those jobs have over the row, of what the policy counts."""
     problem = snapshot.problem
     tests = {
-        "runs": holders.all_run,
         "shorter": holders.longest_s < problem.remaining_steps[row] / problem.rate[row].max(),
         "smaller": holders.most_gpus < problem.gpus[problem.rate[row] > 0].min(),
         "behind": counts_teams and holders.least_backlog_s > problem.team_backlog_s[row],
         "weight": holders.least_weight > problem.job_weight[row],
+        "runs": holders.all_run,
     }
     return [name for name, holds in tests.items() if holds]
 

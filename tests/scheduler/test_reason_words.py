@@ -109,7 +109,7 @@ def test_a_job_within_its_lease_is_said_not_to_be_stopped_yet() -> None:
 
 def test_what_a_job_beyond_its_lease_has_over_the_one_that_waits_is_told() -> None:
     words = round_of(held_s=[300, 0], remaining_steps=[1000, 7200])[2]
-    assert words.endswith("It runs already, and would lose time by a stop and has less left to run.")
+    assert words.endswith("It has less left to run and would lose time if it were stopped.")
 
 
 def test_the_gang_for_which_gpus_are_kept_and_those_that_wait_for_it_are_told_so() -> None:
