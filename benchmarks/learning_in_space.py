@@ -19,6 +19,7 @@ from typing import Self
 
 import numpy as np
 
+from allocation.solvers.linear_program import divert_native_output
 from allocation.types import Floats, Ints
 from benchmarks.figures import percentile
 from estimation.durations import DurationHistory, JobTraits
@@ -127,6 +128,7 @@ class World:
 
 
 def main() -> None:
+    divert_native_output(sys.stderr.fileno())
     arguments = _arguments()
     if arguments.causes:
         write_causes(arguments)

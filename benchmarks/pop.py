@@ -6,6 +6,7 @@ policy's own objective, next to the whole round's, on the mean and at worst of s
 
 import argparse
 import os
+import sys
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter
@@ -15,6 +16,7 @@ from allocation.policies.max_min_fairness import max_min_fairness
 from allocation.policies.max_sum_throughput import max_sum_throughput
 from allocation.policies.parameters import Policy
 from allocation.problem import Problem
+from allocation.solvers.linear_program import divert_native_output
 from benchmarks.problems import INPUTS, rigid
 from simulation.rules.pop import Together, decide_in_parts
 
@@ -39,6 +41,7 @@ class Watch:
 
 
 def main() -> None:
+    divert_native_output(sys.stderr.fileno())
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--jobs", type=int, default=2048)
     parser.add_argument("--types", type=int, default=3)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from allocation.solvers.linear_program import divert_native_output
 from allocation.types import Floats
 from benchmarks.generated_traces import gavel_table, like_gavel
 from simulation.rules.service import ServiceRules
@@ -29,6 +30,7 @@ FIGURES = ("avg_jct_h", "makespan_h")
 
 
 def main() -> None:
+    divert_native_output(sys.stderr.fileno())
     asked = _arguments()
     sys.stdout.write("| slow GPUs | policy | placement | mean JCT, h, seeds 0, 1, 2 | makespan, h |\n")
     sys.stdout.write("| ---: | --- | --- | ---: | ---: |\n")

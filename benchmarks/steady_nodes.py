@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from allocation.solvers.linear_program import divert_native_output
 from benchmarks.generated_traces import gavel_table, like_gavel
 from simulation.clock.node_failures import NodeFailures
 from simulation.rules.service import ServiceRules
@@ -30,6 +31,7 @@ FIGURES = ("avg_jct_h", "lost_gpu_hours", "makespan_h")
 
 
 def main() -> None:
+    divert_native_output(sys.stderr.fileno())
     asked = _arguments()
     sys.stdout.write("| policy | placement | mean JCT, h | lost GPU-hours | makespan, h |\n")
     sys.stdout.write("| --- | --- | ---: | ---: | ---: |\n")

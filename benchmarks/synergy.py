@@ -30,6 +30,7 @@ from allocation.demands import MIB_PER_GIB, Demands
 from allocation.inventory import Inventory
 from allocation.problem import Problem
 from allocation.rounds.placement import place_gangs
+from allocation.solvers.linear_program import divert_native_output
 from allocation.types import Floats, Ints
 from benchmarks.problems import reference
 from estimation.cpu_curve import SURE_REPORTS, CpuSample, cpu_curve, with_next_trial
@@ -68,6 +69,7 @@ Order = Callable[[Floats], Ints]
 
 
 def main() -> None:
+    divert_native_output(sys.stderr.fileno())
     if sys.argv[1:]:
         sys.stdout.write(f"{ALONE[sys.argv[1]]()}\n")
         return

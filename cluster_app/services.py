@@ -110,11 +110,9 @@ def resume(node: Node, *, actor: AbstractBaseUser | None, reason: str = "") -> N
         why, row = reason.strip() or "resumed by hand", Node.objects.filter(pk=node.pk)
         _wake(row, node, reason=why, now=timezone.now(), actor=actor)
     else:
-        out = Node.objects.filter(pk=node.pk).exclude(state=Node.State.READY).exists()
         _refuse_not_lent(node, timezone.now())
         _refuse_in_maintenance(node, timezone.now())
-        _set_state(node, Node.State.READY, "")
-        if out:  # or the timeline would have it out of service until now
+        if _set_state(node, Node.State.READY, ""):  # or the timeline would have it out of service until now
             record(node, NodeEvent.Kind.RESUMED, reason.strip(), actor=actor)
     note(Action.NODE_RESUME, actor=actor, target=node.name, target_id=node.pk, message=reason.strip())
 
@@ -263,10 +261,14 @@ def _take_out(
     record(node, kind, reason.strip(), actor=actor)
 
 
-def _set_state(node: Node, state: Node.State, reason: str) -> None:
+def _set_state(node: Node, state: Node.State, reason: str) -> bool:
+    """Set the state and its reason; whether it had another state."""
     row = Node.objects.current().filter(pk=node.pk)
-    if not row.update(state=state, reason=reason, given_back=False, maintenance_until=None):
+    columns = {"state": state, "reason": reason, "given_back": False, "maintenance_until": None}
+    changed = row.exclude(state=state).update(**columns)
+    if not changed and not row.update(**columns):
         raise NodeRetired(node.name)
+    return bool(changed)
 
 
 def record(node: Node, kind: NodeEvent.Kind, message: str = "", *, actor: AbstractBaseUser | None = None) -> None:

@@ -79,9 +79,8 @@ def plan_checkpoints(
             time = _expected_time(x, restore_s[i], interruptions, lifetimes, age) + value[i + 1 :]
         best[i] = i + 1 + time.argmin()
         value[i] = time.min()
-    ends = list(_followed(best))
-    begins = np.array([0, *ends[:-1]])
-    stages = np.array(ends)
+    stages = np.array(list(_followed(best)), dtype=np.int64)
+    begins = np.concatenate([[0], stages])[:-1]
     segment_s = passed[stages] - passed[begins] + cost_s[stages - 1]
     return CheckpointPlan(stages, segment_s, restore_s[begins], float(value[0]))
 

@@ -46,8 +46,7 @@ class Child:
     def restart_if_ended(self) -> None:
         code = self.process.poll()
         if code is not None and not (self._program.may_end and code == 0):
-            how = f"by {signal.Signals(-code).name}" if code < 0 else f"with {code}"
-            said = f"A process of the service ended {how}, and is restarted: {self.name}"
+            said = f"A process of the service ended {how_it_ended(code)}, and is restarted: {self.name}"
             print(said, flush=True)  # noqa: T201 - for whoever runs the command
             self.process = self._start()
 
@@ -64,6 +63,13 @@ def name_of(command: Sequence[str]) -> str:
     """The program and its command; of the scheduler, also its loop."""
     loop = command[command.index("--only") :][:2] if "--only" in command else ()
     return " ".join([*command[1:3], *loop])
+
+
+def how_it_ended(code: int) -> str:
+    """The signal, by its name unless it has none (real-time ones), or the exit code."""
+    if code >= 0:
+        return f"with {code}"
+    return f"by {signal.Signals(-code).name}" if -code in set(signal.Signals) else f"by signal {-code}"
 
 
 def run_until_told(programs: Sequence[Program]) -> None:

@@ -22,6 +22,9 @@ UNPRIVILEGED = "nobody"
 """PostgreSQL refuses to run as root."""
 PATIENCE_S = 300
 FIRST_PORT, PORTS = 10_000, 20_000
+WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0"))
+NUMBER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw-1").removeprefix("gw")) + 1
+"""Of this worker among those of pytest-xdist; 0: whatever runs beside them."""
 GIVEN: set[int] = set()
 """Ports that this process has named, whose servers may not listen yet."""
 FOR_TESTS = ("fsync=off", "full_page_writes=off", "max_connections=100")
@@ -134,13 +137,15 @@ def free_port() -> int:
 
 
 def free_ports(count: int) -> int:
-    """The first of so many ports in a row that nobody uses; below those that the kernel gives to clients.
+    """The first of so many ports in a row that nobody uses, of this worker's part of those that are not for clients.
 
-    Such a client would hold the port of a server that is being restarted. Not by `random`, which pytest-randomly seeds
-    alike in each worker before each test: all would ask for the same ports at once.
+    Such a client, or another worker, would take the port of a server that does not listen yet, or is being restarted.
+    Not by `random`, which pytest-randomly seeds alike before each test.
     """
+    part = PORTS // (WORKERS + 1)
     while True:
-        ports = range(first := FIRST_PORT + secrets.randbelow(PORTS - count), first + count)
+        first = FIRST_PORT + NUMBER * part + secrets.randbelow(part - count)
+        ports = range(first, first + count)
         if not GIVEN.intersection(ports) and all(map(_is_free, ports)):
             GIVEN.update(ports)
             return first

@@ -16,7 +16,7 @@ from insight_app.policy_effects.effects import spreads_before
 from scheduler_app.errors import InvalidChoice
 from scheduler_app.models import PolicySetting
 from scheduler_app.policy.settings import KEPT_FIELDS, MOST_NOTE, choose_policy
-from simulation.scenario.setting import read_policy
+from simulation.scenario.setting import InvalidSetting, read_policy
 from web.rest.errors import Fault, encodable
 
 GUARD_H = 6.0
@@ -56,12 +56,21 @@ def setting_of(run: LabRun, policy: str) -> PolicySetting:
     row = result_of_policy(run, policy)
     current = PolicySetting.objects.current()
     kept = {name: getattr(current, name) for name in KEPT_FIELDS}
-    name, parameters = read_policy(policy)
     return PolicySetting(
-        policy=name,
-        parameters=row.get("parameters", parameters),
+        policy=policy.partition(":")[0],
+        parameters=_parameters_of(row),
         **kept | {"round_length_s": run.round_length_s or current.round_length_s},
     )
+
+
+def _parameters_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that were simulated; of a run of earlier versions, which did not keep them, those that its words name."""
+    if "parameters" in row:
+        return dict(row["parameters"])
+    try:
+        return read_policy(row["policy"])[1]
+    except InvalidSetting as error:
+        raise CannotApply(f"The policy that was simulated is there no more: {error}") from error
 
 
 def result_of_policy(run: LabRun, policy: str) -> Mapping[str, Any]:
@@ -117,6 +126,8 @@ def _of_run(run: LabRun, now: datetime) -> Iterator[str]:
         yield f"The run is {(now - run.finished_at).days} days old: jobs submitted since then are not in it."
     if not run.owner.is_staff:
         yield f"It simulated only the jobs of the teams of {run.owner}: with all jobs waits are longer."
+    if any("parameters" not in row for row in result["policies"]):
+        yield "It does not tell all parameters with which it simulated: those not named get the defaults of today."
     error = result["present"]["errors"].get("avg_jct_h")
     if error is None or abs(error) > FAR_OFF:
         words = "how far it was off is not known" if error is None else f"it was {error:+.0%} off"

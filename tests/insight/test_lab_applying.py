@@ -26,6 +26,7 @@ from tests.service_lab import UNTIL_LET_GO, Lab
 
 FIGURES = {"avg_jct_h": 2.0, "queueing_h": 1.0, "restarts_per_job": 0.0, "utilization": 0.5, "makespan_h": 10.0}
 PREEMPTIVE = "sia:power=-0.25"
+WITH = with_defaults("sia", {"power": -0.25})
 State = PolicyGuard.State
 
 
@@ -45,8 +46,8 @@ def root(cluster: Lab) -> APIClient:
 def run(root: APIClient, cluster: Lab) -> LabRun:
     """A finished run that simulated two policies, one of which failed."""
     rows = [
-        {"policy": PREEMPTIVE, "failed": "", "figures": FIGURES, "teams": []},
-        {"policy": "srtf", "failed": "no memory", "figures": None, "teams": []},
+        {"policy": PREEMPTIVE, "parameters": WITH, "failed": "", "figures": FIGURES, "teams": []},
+        {"policy": "srtf", "parameters": {}, "failed": "no memory", "figures": None, "teams": []},
     ]
     result = {
         "jobs": 100,
@@ -84,10 +85,32 @@ def test_exactly_what_was_simulated_is_applied_with_a_note_and_its_prediction(ro
 
 
 def test_what_was_simulated_is_applied_where_defaults_have_changed_since(root: APIClient, run: LabRun) -> None:
-    run.result["policies"][0]["parameters"] = with_defaults("sia", {"power": -0.25, "gap": 0.02})  # type: ignore[index]
+    run.result["policies"][0]["parameters"] = WITH | {"gap": 0.02}  # type: ignore[index]
     run.save()
     applied(root, run)
     assert PolicySetting.objects.current().parameters["gap"] == 0.02, "the words name the power alone"
+
+
+def test_a_run_that_does_not_tell_its_parameters_is_applied_by_its_words_with_a_caution(
+    root: APIClient, run: LabRun
+) -> None:
+    del run.result["policies"][0]["parameters"]  # type: ignore[index]
+    run.save()
+    (caution,) = applied(root, run)["cautions"]
+    assert "those not named get the defaults of today" in caution
+    assert PolicySetting.objects.current().parameters["power"] == -0.25
+
+
+@pytest.mark.parametrize("kept", [{}, {"parameters": {"power": 1}}])
+@pytest.mark.parametrize("verb", ["apply", "preview"])
+def test_a_policy_that_is_there_no_more_is_not_applied(
+    root: APIClient, run: LabRun, verb: str, kept: dict[str, Any]
+) -> None:
+    run.result["policies"] = [{"policy": "gone:power=1", "failed": "", "figures": FIGURES, "teams": []} | kept]  # type: ignore[index]
+    run.save()
+    answer = root.post(f"/api/v1/lab/runs/{run.pk}/{verb}", {"policy": "gone:power=1"}, format="json")
+    assert (answer.status_code, "gone" in answer.content.decode()) == (422 if kept else 409, True)
+    assert PolicySetting.objects.current().policy == "fifo"
 
 
 def test_it_is_previewed_over_rest_with_its_prediction(root: APIClient, run: LabRun) -> None:

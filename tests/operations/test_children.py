@@ -39,18 +39,22 @@ def _text(path: Path) -> str:
         return ""
 
 
-def test_a_child_that_dies_is_named_with_what_ended_it_and_restarted(capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("number", "how"), [(signal.SIGKILL, "SIGKILL"), (signal.SIGRTMIN + 6, "signal 40")])
+def test_a_child_that_dies_is_named_with_what_ended_it_and_restarted(
+    number: int, how: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     mark = f"child-{uuid4()}"
     child = Child(
         Program([sys.executable, "-c", "import time; time.sleep(600)", mark, "--skip-checks", "--only", "rounds"])
     )
-    child.process.kill()
+    wait_for("the child runs", lambda: len(processes_with(mark)) == 1)
+    child.process.send_signal(number)
     child.process.wait()
     child.restart_if_ended()
     said = capfd.readouterr().out
     child.process.kill()
     child.process.wait()
-    assert "ended by SIGKILL, and is restarted" in said
+    assert f"ended by {how}, and is restarted" in said
     assert said.endswith("--only rounds\n")
 
 

@@ -19,14 +19,14 @@ from tests.deployment import HELD_BY_TWO, wait_for
 from tests.stack.composed import Member, Stack
 
 ROUND_S = 5.0
-"""Of tests that look at one round; in others rounds are as long as the stack's, a second."""
+"""Of tests that look at one round."""
 MUCH_WORK = 150
 """Jobs that wait: they make a round long enough to be met in the middle."""
 
 
 @pytest.fixture(autouse=True)
 def _sound(stack: Stack) -> Iterator[None]:
-    """Each test leaves the stack as it found it, and no GPU was ever held by two."""
+    """Each test leaves all members running, and no GPU was ever held by two."""
     yield
     for name in ("postgres", "redis", "worker", "rounds", "beat"):
         if not stack.members[name].running:
@@ -40,10 +40,10 @@ def _sound(stack: Stack) -> Iterator[None]:
 
 def decide_every(stack: Stack, length_s: float, *, min_run_s: float = 0) -> None:
     """Unless rounds are so long already, which the database says: a process of Django takes as long as a test."""
-    newest = "select round_length_s from scheduler_app_policysetting order by id desc limit 1"
+    newest = "select round_length_s, min_run_s from scheduler_app_policysetting order by id desc limit 1"
     with stack.database() as database:
         row = database.execute(newest).fetchone()
-    if not row or row[0] != length_s:
+    if row != (length_s, min_run_s):
         stack.decide_every(length_s, min_run_s=min_run_s)
 
 
