@@ -416,4 +416,12 @@ def test_secrets_reach_the_job_are_masked_in_its_log_and_stay_in_no_file(lab: La
     attempt = lab.run('echo "it is $KEY"; test ${#KEY} = 16', secrets={"KEY": "value-of-the-key"})
     assert (lab.end_of(attempt).exit_code, lab.output(attempt)) == (0, b"it is ***\n")
     files = [path for path in lab.root.rglob("*") if path.is_file()]
-    assert not [path for path in files if b"value-of-the-key" in path.read_bytes()]
+    assert not [path for path in files if b"value-of-the-key" in _content(path)]
+
+
+def _content(path: Path) -> bytes:
+    """Empty of a file that a supervisor took away meanwhile, as it ends."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""

@@ -166,6 +166,6 @@ def test_a_window_names_its_first_three_nodes(many_nodes: None, member: User, st
     page = web(member).get(reverse("cluster")).content.decode()
     card = page.split('id="windows"')[1].split("</section>")[0]
     one, several = (" ".join(re.sub(r"<[^>]*>", "", item).split()) for item in card.split("<li>")[1:])
-    assert one.endswith("new fans node-000")
-    assert several.endswith("firmware node-000, node-001, node-002 and 2 more (comes again)")
+    assert one.endswith("new fans on node-000")
+    assert several.endswith("firmware on node-000, node-001, node-002 and 2 more (comes again)")
     assert 'href="/nodes/node-000' in card
