@@ -88,7 +88,8 @@ OVERLAPS = """() => [...document.querySelectorAll(".chart")].flatMap((chart) => 
   const words = [...chart.querySelectorAll(".xtitle, .ytitle, .xtick text, .ytick text")];
   const cut = (a) => a.top < box(chart).top - 1 || a.bottom > box(chart).bottom + 1;
   const faulty = (a) => cut(a) || legends.some((legend) => !apart(a, legend));
-  return words.filter((one) => faulty(box(one))).map((one) => one.textContent);
+  const shown = (one) => one.getClientRects().length > 0;  // Plotly hides a time at the edge that has no room
+  return words.filter((one) => shown(one) && faulty(box(one))).map((one) => one.textContent);
 })"""
 
 

@@ -1,5 +1,6 @@
 """Windows of nodes over REST and in the administration: what is taken, what is refused with a word, and who may."""
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -35,6 +36,16 @@ def spec(**fields: Any) -> dict[str, Any]:
     """A maintenance of n1; a field that is None is left out."""
     given = {"reason": "firmware", "nodes": ["n1"], **times(), **fields}
     return {name: value for name, value in given.items() if value is not None}
+
+
+@pytest.mark.parametrize("name", ["\0", "\ud800"])
+def test_characters_that_a_database_refuses_are_no_name(admin: APIClient, name: str) -> None:
+    window, machine = spec(nodes=None, team=name, gpu_type=name, gpus=1), {"name": "desk", "team": name}
+    for address, body in ((WINDOWS, window), ("/api/v1/agents", machine)):
+        answer = admin.post(address, json.dumps(body), content_type="application/json")
+        assert answer.status_code == 422, answer.content
+        pointers = {fault["pointer"] for fault in answer.json()["errors"]}
+        assert pointers == {f"/{field}" for field, value in body.items() if value == name}
 
 
 def test_a_maintenance_is_added_listed_and_deleted(cluster: Lab, admin: APIClient, ada: APIClient) -> None:

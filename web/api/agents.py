@@ -18,7 +18,7 @@ from connections_app.models import Agent
 from jobs_app.models import Team
 from jobs_app.permissions import NotForJobs, caller, is_administrator
 from web.api.nodes import NAME
-from web.rest.bodies import Strict, Text, body_of
+from web.rest.bodies import ObjectByName, Strict, Text, body_of
 from web.rest.pagination import ByName
 from web.rest.representation import ShowMany, ShowOne
 
@@ -43,7 +43,7 @@ class AgentSpec(Strict):
         default=False,
         help_text="Whether it is a server of the site, which is trusted and shares gangs with the others.",
     )
-    team = serializers.SlugRelatedField(
+    team = ObjectByName(
         "name",
         queryset=Team.objects.all(),
         required=False,

@@ -15,21 +15,21 @@ from jobs_app.permissions import StaffChanges, caller
 from scheduler_app.models import TimeWindow
 from scheduler_app.windows.editing import add_window, delete_window, window_faults
 from scheduler_app.windows.reading import recurrence_of
-from web.rest.bodies import DictOf, ListOf, Strict, Text, body_of
+from web.rest.bodies import DictOf, ListOf, ObjectByName, Strict, Text, body_of
 from web.rest.pagination import OldestFirst
 from web.rest.representation import ShowMany, ShowOne, single
 
 MOST_NODES = 10_000
 
 
-class ByNameInAnyCase(serializers.SlugRelatedField[Any]):
+class ByNameInAnyCase(ObjectByName):
     """An object whose name is in lower case."""
 
     def to_internal_value(self, data: Any) -> Any:
         return super().to_internal_value(data.lower() if isinstance(data, str) else data)
 
 
-def _by_name(model: Any, field: type[serializers.SlugRelatedField[Any]] = serializers.SlugRelatedField) -> Any:
+def _by_name(model: Any, field: type[ObjectByName] = ObjectByName) -> Any:
     text = f"There is no {model._meta.verbose_name} with the name {{value}}."
     messages: dict[str, Any] = {"does_not_exist": text, "invalid": "Write a name."}
     return field(slug_field="name", queryset=model.objects.all(), required=False, error_messages=messages)

@@ -4,15 +4,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from django.core.exceptions import ValidationError as DjangoValidationError
+from django.core.validators import ProhibitNullCharactersValidator
 from rest_framework import serializers
 from rest_framework.fields import get_error_detail
 from rest_framework.request import Request
 from rest_framework.settings import api_settings
+from rest_framework.validators import ProhibitSurrogateCharactersValidator
 
 from web.rest.choices import guess_of, shortened
 from web.rest.errors import MORE_FAULTS, MOST_FAULTS, InvalidRequest, faults_of
 
 NON_FIELD_ERRORS_KEY = api_settings.NON_FIELD_ERRORS_KEY
+NO_NUL, NO_SURROGATE = ProhibitNullCharactersValidator(), ProhibitSurrogateCharactersValidator()
 MOST_NAMED = 8
 """Fields of an object that are named where something else was sent: a job has forty."""
 MOST_UNKNOWN = 20
@@ -177,6 +180,16 @@ class Text(serializers.CharField):
         if not isinstance(data, str):
             self.fail("invalid")
         return str(super().to_internal_value(data))
+
+
+class ObjectByName(serializers.SlugRelatedField[Any]):
+    """Object of a table, by its name; characters that a database refuses are refused before it is asked."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        if isinstance(data, str):
+            NO_NUL(data)
+            NO_SURROGATE(data)
+        return super().to_internal_value(data)
 
 
 def body_of(request: Request, serializer_class: type[Strict]) -> dict[str, Any]:
