@@ -166,6 +166,8 @@ class Stack(Deployment):
 
     apart = frozenset({"web"})
     """Services in a PID namespace of their own, as in a container: jobs live in that of the worker."""
+    migrated = True
+    """As after an update, there is nothing left to migrate, which takes as long as all of the rest."""
 
     def __init__(self, folder: Path, **environment: str) -> None:
         self.folder = folder
@@ -185,16 +187,13 @@ class Stack(Deployment):
         self.environment = self.members["web"].environment
 
     def up(self) -> None:
-        """Start each as soon as what it depends on is ready, until all run and are healthy.
-
-        As after an update: there is nothing left to migrate, which takes as long as all of the rest.
-        """
+        """Start each as soon as what it depends on is ready, until all run and are healthy."""
         collected = self.manage("collectstatic", "--no-input")  # as the image does when it is built
         assert collected.returncode == 0, collected.stderr
         for name in _in_order(self.specs):
             for other, wanted in self.specs[name].get("depends_on", {}).items():
                 self.await_condition(other, wanted["condition"])
-            if name == "migrate":
+            if name == "migrate" and self.migrated:
                 fill_migrated(self._database)
             self.members[name].start()
         for name in self.specs:

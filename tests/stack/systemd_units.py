@@ -53,9 +53,13 @@ def settings() -> dict[str, str]:
 
 
 class Site(Stack):
-    """Web, workers and beat as their units start them; PostgreSQL and Redis as in the full stack."""
+    """Web, workers and beat as their units start them; PostgreSQL and Redis as in the full stack.
+
+    As the page says it begins with an empty database.
+    """
 
     apart = frozenset()
+    migrated = False
 
     def _member(self, name: str, spec: dict[str, Any], folder: Path) -> Member:
         if name in (*SERVICES, "migrate"):
