@@ -46,7 +46,7 @@ def part_lost_to_restart(problem: Problem, steps: Floats, held: Bools, *, repaid
 
 
 def rate_after_restart(problem: Problem, steps: Floats, held: Bools) -> Floats:
-    """Rates (m, K) at which so many steps (m,) are done where a restart comes first: T' = T S / (S + T R)."""
+    """Effective rates (m, K), steps/s over S = steps (m,), where a restart comes first: T' = T S / (S + T R)."""
     R, S, T = where(held, 0, problem.restart_s[:, None]), steps[:, None], problem.rate
     rate: Floats = T * S / (S + T * R)
     return rate

@@ -38,7 +38,10 @@ JIT_MARGIN = 0.8
 
 
 class CheckpointPlan(NamedTuple):
-    """After how many stages each checkpoint is (N,), and the segments (N,) that they end: seconds, and of restore."""
+    """Checkpoints (N,), each by the number of stages before it, and the segments (N,) of work that they end.
+
+    segment_s (N,): seconds of a segment with its checkpoint. restore_s (N,): seconds of a restore at its beginning.
+    """
 
     stages: Ints
     segment_s: Floats

@@ -60,7 +60,7 @@ class Child:
 
 
 def name_of(command: Sequence[str]) -> str:
-    """The program and its command; of the scheduler, also its loop."""
+    """Name of a child process for messages: its program and command, and the loop of a scheduler."""
     loop = command[command.index("--only") :][:2] if "--only" in command else ()
     return " ".join([*command[1:3], *loop])
 

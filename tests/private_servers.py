@@ -24,7 +24,7 @@ PATIENCE_S = 300
 FIRST_PORT, PORTS = 10_000, 20_000
 WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "0"))
 NUMBER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw-1").removeprefix("gw")) + 1
-"""Of this worker among those of pytest-xdist; 0: whatever runs beside them."""
+"""Number of this pytest-xdist worker, from 1; 0: this process is not a worker."""
 GIVEN: set[int] = set()
 """Ports that this process has named, whose servers may not listen yet."""
 FOR_TESTS = ("fsync=off", "full_page_writes=off", "max_connections=100")

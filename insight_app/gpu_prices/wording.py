@@ -16,7 +16,7 @@ def format_hours(hours: float) -> str:
 
 
 def words_of_holding(gpus: int, price: float, *, held: str) -> str:
-    """What so many GPUs of this price cost others in each hour, without a full stop; empty: too little to be told."""
+    """Sentence on what holding GPUs at this price costs others, without its full stop; empty if next to nothing."""
     waits_h = gpus * price
     return f"Others wait {format_hours(waits_h)} for each hour that it holds {held}" if is_told(waits_h) else ""
 

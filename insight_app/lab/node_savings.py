@@ -151,7 +151,7 @@ def _read_candidates(user: User, now: datetime) -> list[_Candidate]:
 
 
 def is_setting(words: str, parameters: Mapping[str, Any] | None, setting: PolicySetting) -> bool:
-    """Whether a run simulated the policy of the setting with all of its parameters; None: it does not say with which.
+    """Whether a run simulated the policy of the setting with all of its parameters; None: they were not recorded.
 
     The words of a run, such as `sia:power=-0.5`, are not enough: defaults may have changed since.
     """

@@ -18,7 +18,7 @@ from tests.service_lab import Lab
 
 NAMES = ("gpu1", "gpu2")
 NETWORK = f"127.{os.getpid() >> 8 & 255}.{os.getpid() & 255}"
-"""The port that servers try is the same in all tests: on one address they would reach another worker's."""
+"""Each worker has its own: the port is fixed, and a test would connect to the servers of another worker."""
 
 
 @pytest.fixture

@@ -420,7 +420,7 @@ def test_secrets_reach_the_job_are_masked_in_its_log_and_stay_in_no_file(lab: La
 
 
 def _content(path: Path) -> bytes:
-    """Empty of a file that a supervisor took away meanwhile, as it ends."""
+    """Content of the file; empty if a supervisor that ends has deleted it meanwhile."""
     try:
         return path.read_bytes()
     except FileNotFoundError:

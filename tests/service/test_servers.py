@@ -74,7 +74,7 @@ class Training:
 
 @pytest.fixture(scope="module")
 def service(runtime: Path, data_folder: Path) -> Iterator[Service]:
-    """One whose agents have a lease of 15 s: a job that did not wait for its end would be seen to overlap."""
+    """A service whose agents have leases of 15 s: long enough to see a job that starts before a lease has expired."""
     with a_service(prepared=data_folder, MOTLEY_AGENT_LEASE_S="15", MOTLEY_GANG_READY_S="5") as running:
         running.declare(v100=1)
         yield running
