@@ -12,7 +12,7 @@ from django.db.models import Count, Max
 
 from accounting_app.energy.node_power import driven, nodes_that_may_sleep, put_surplus_to_sleep
 from accounting_app.energy.node_use import LONG_ENOUGH, STEP, nodes_with_gpus, read_node_demand, start_of, step_of
-from accounting_app.models import SleepAdvice
+from accounting_app.models import NodeUse, SleepAdvice
 from allocation.node_sleep import SleepParameters, SleepState, next_state
 from cluster_app.models import POWERED_DOWN, Node, NodeEvent
 from estimation.node_demand import MOST_SAMPLES_H, DemandModel, NodeDemand, fit_demand
@@ -46,9 +46,9 @@ class TypeDemand:
 def advise_when_due(now: datetime) -> None:
     """Decide for each GPU type, once in each step of ten minutes. Idempotent."""
     at = start_of(step_of(now))
-    if SleepAdvice.objects.filter(at=at).exists():
+    if SleepAdvice.objects.filter(at=at).exists() or not NodeUse.objects.filter(at__lt=at).exists():
         return
-    if advice := [advise(one, at) for one in read_demand(at)]:  # without a history there is none, at every turn
+    if advice := [advise(one, at) for one in read_demand(at)]:
         store_advice(advice)
         put_surplus_to_sleep(advice, now)
 

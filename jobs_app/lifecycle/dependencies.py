@@ -1,6 +1,7 @@
 """Failed dependencies: jobs that wait for a job which can no longer fulfil the condition are cancelled, in bulk."""
 
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from database.bulk_insert import insert_many
@@ -17,15 +18,20 @@ GENERATIONS_PER_CALL = 20
 def settle_dependencies() -> None:
     """Cancel the queued jobs whose dependency has failed, and those that depend on them."""
     for _ in range(GENERATIONS_PER_CALL):
-        if not _cancel_some():
+        if not (_failed().exists() and _cancel_some()):
             break
+
+
+def _failed() -> QuerySet[JobDependency]:
+    """Failed dependencies of jobs that still wait in the queue."""
+    return JobDependency.objects.broken().filter(child__state=Job.State.QUEUED)
 
 
 @transaction.atomic
 def _cancel_some() -> int:
     """Cancel up to `PER_TRANSACTION` jobs by an UPDATE under row locks; a job that has left the queue is skipped."""
-    broken = JobDependency.objects.broken().filter(child__state=Job.State.QUEUED).select_related("parent")
-    failed = {need.child_id: need.parent for need in broken.order_by("-pk")[:PER_TRANSACTION]}
+    broken = _failed().select_related("parent").order_by("-pk")
+    failed = {need.child_id: need.parent for need in broken[:PER_TRANSACTION]}
     queued = Job.objects.select_for_update().filter(pk__in=failed, state=Job.State.QUEUED).order_by("pk")
     why = {pk: _what_happened_to(failed[pk]) for pk in queued.values_list("pk", flat=True)}
     now, reason = timezone.now(), Reason.DEPENDENCY_FAILED

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
-from django.db.models import Exists, F, OuterRef, Subquery
+from django.db.models import Exists, F, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce, Greatest
 
 from cluster_app.models import WITH_AGENTS, Node
@@ -100,16 +100,22 @@ STOP_REASONS = {
 
 def dispatch(fence: Fence, now: datetime) -> None:
     """Send the engines every command that the rows call for and that is not recorded as sent."""
+    states = set(Attempt.objects.live().order_by().values_list("state", flat=True).distinct())
+    if not states:
+        return
     running = engines()
-    _send_stops(fence, running, now)
-    with fence.transaction():
-        promote_waiting_claims(now)
-        _withdraw_from_cordoned_nodes()
-        _claimed_to_launching()
-        _withdraw_from_disabled_engines(now)
-    _send_launches(fence, running, now)
-    _send_shares(fence, running)
-    _send_checkpoint_times(fence, running)
+    if State.STOPPING in states:
+        _send_stops(fence, running, now)
+    if states & {State.CLAIMED, State.LAUNCHING}:
+        with fence.transaction():
+            promote_waiting_claims(now)
+            _withdraw_from_cordoned_nodes()
+            _claimed_to_launching()
+            _withdraw_from_disabled_engines(now)
+        _send_launches(fence, running, now)
+    if states & {State.RUNNING, State.STOPPING}:
+        _send_shares(fence, running)
+        _send_checkpoint_times(fence, running)
 
 
 def promote_waiting_claims(now: datetime) -> None:
@@ -139,9 +145,9 @@ def _send_stops(fence: Fence, running: dict[str, Engine], now: datetime) -> None
                 Attempt.objects.filter(pk__in=attempts, stop_reason=reason).update(stop_requested_at=now)
 
 
-def _silent_engines() -> list[str]:
+def _silent_engines() -> QuerySet[EngineRow, str]:
     """Engines that did not answer when they were last observed: commands to them would only cost time."""
-    return list(EngineRow.objects.exclude(fault="").values_list("name", flat=True))
+    return EngineRow.objects.exclude(fault="").values_list("name", flat=True)
 
 
 def _batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
@@ -181,15 +187,17 @@ def _withdraw_from_cordoned_nodes() -> None:
     waiting = GpuClaim.objects.open().filter(attempt__state=State.CLAIMED, gpu__node__name__in=cordoned)
     node_of = dict(waiting.values_list("attempt", "gpu__node__name"))
     why = {node: StopOrder(Attempt.StopReason.DRAIN, f"{node}: {reason}") for node, reason in cordoned.items()}
-    withdraw_all({attempt: why[node] for attempt, node in node_of.items()})
+    if node_of:
+        withdraw_all({attempt: why[node] for attempt, node in node_of.items()})
 
 
 def _withdraw_from_disabled_engines(now: datetime) -> None:
     """End attempts that are not yet launched at an engine that was disabled; their jobs go back to the queue."""
     disabled = EngineRow.objects.filter(enabled=False).values_list("name", flat=True)
     unsent = Attempt.objects.filter(state=State.LAUNCHING, launched_at=None, engine__in=list(disabled))
-    engine_of = unsent.values_list("pk", "engine")
-    end_attempts({pk: AttemptEnd(now, lost=True, message=f"The engine {name} was disabled.") for pk, name in engine_of})
+    if engine_of := dict(unsent.values_list("pk", "engine")):
+        why = {pk: f"The engine {name} was disabled." for pk, name in engine_of.items()}
+        end_attempts({pk: AttemptEnd(now, lost=True, message=text) for pk, text in why.items()})
 
 
 def _send_launches(fence: Fence, running: dict[str, Engine], now: datetime) -> None:
@@ -271,10 +279,10 @@ def _send_checkpoint_times(fence: Fence, running: dict[str, Engine]) -> None:
     alive = (State.RUNNING, State.STOPPING)
     due = Attempt.objects.filter(checkpoint_times_due=True, state__in=alive).exclude(engine__in=_silent_engines())
     batch = due.order_by("pk").values_list("pk", "engine", "checkpoint_times")[:COMMANDS_PER_BATCH]
+    if not batch:
+        return
     fence.check()
     sent = {pk: times for pk, engine, times in batch if _set_checkpoint_times(running[engine], pk, times)}
-    if not sent:
-        return
     with fence.transaction():
         stored = Attempt.objects.select_for_update().filter(pk__in=sent).order_by("pk")
         same = [pk for pk, times in stored.values_list("pk", "checkpoint_times") if times == sent[pk]]

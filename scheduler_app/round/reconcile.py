@@ -18,7 +18,7 @@ from cluster_app.storage import forget_missing_storage
 from jobs_app.lifecycle.attempt_endings import AttemptEnd, end_attempts
 from jobs_app.lifecycle.attempts import about_attempt
 from jobs_app.lifecycle.dependencies import settle_dependencies
-from jobs_app.models import GpuClaim
+from jobs_app.models import Attempt, GpuClaim
 from scheduler_app.models import SchedulerLease
 from scheduler_app.round.lease import Fence
 from scheduler_app.round.lost_node_notifications import announce_lost_nodes
@@ -43,8 +43,9 @@ def observe(fence: Fence, now: datetime) -> None:
         announce_lost_nodes(lost, now)
         sleep_as_reported(heard, now)
         forget_missing_storage(now)
-    _end_attempts_on_lost_nodes(fence, now)
-    stop_due(fence, due_stops(now))
+    if Attempt.objects.live().exists():
+        _end_attempts_on_lost_nodes(fence, now)
+        stop_due(fence, due_stops(now))
     fence.check()
     settle_dependencies()  # in transactions of its own, which lock jobs in their order
     with fence.transaction():

@@ -1,4 +1,7 @@
-"""Weeks of jobs, gone through in half a minute: what comes in a day goes in a day, and every job is still found."""
+"""Weeks of jobs, gone through in half a minute: what comes in a day goes in a day, and every job is still found.
+
+And a service without jobs, which looks twice a second whether there is something to do.
+"""
 
 import gzip
 import json
@@ -7,13 +10,15 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from pytest_django import Settings
+from pytest_django import DjangoAssertNumQueries, Settings
 
 from accounting_app.models import DailyUsage
 from benchmarks.year import KEEP, TABLES, Day, live
 from connections_app import engine_registry as fleet
 from jobs_app.job_archive import archive_files, archived_job
 from jobs_app.models import Job, Team
+from operations.loops import engine_turn, round_turn
+from tests.service_lab import Lab
 
 DAYS, JOBS_PER_DAY = 12, 6
 SHORTER = 10
@@ -48,3 +53,16 @@ def test_tables_do_not_grow_and_no_job_is_lost(days: list[Day]) -> None:
 def _records(path: Path) -> Iterator[dict[str, str]]:
     with gzip.open(path, "rt") as file:
         yield from map(json.loads, file)
+
+
+def test_turns_without_a_job_ask_the_database_little(
+    lab: Lab, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    lab.node("n1", gpus=4)
+    for _ in range(2):
+        assert engine_turn("lab", lab.now)
+        assert round_turn("lab", lab.now)
+    with django_assert_max_num_queries(50):
+        engine_turn("lab", lab.now)
+    with django_assert_max_num_queries(15):
+        round_turn("lab", lab.now)
