@@ -14,6 +14,7 @@ from accounting_app.fairness.energy_ledger import ReadEnergy, add_energy_to_ledg
 from accounting_app.fairness.monthly_report import TeamReport, read_reports
 from accounting_app.fairness.team_months import close_month_when_due, month_of
 from accounting_app.models import DailyUsage, TeamMonth
+from accounting_app.fairness.usage_ledger import accrue
 from cluster_app.models import GpuType
 from jobs_app.lifecycle.commands import cancel_job, requeue_job
 from jobs_app.models import Attempt, Job, Team
@@ -142,6 +143,22 @@ def test_time_of_a_member_is_that_within_the_month(lab: Lab) -> None:
 
 
 def test_without_a_price_no_cost_is_told(march: Lab) -> None:
+def test_gpu_time_of_members_adds_up_to_that_of_their_team_between_two_rounds(lab: Lab) -> None:
+    """The team's is that of the ledger, to which rounds add; nothing of a month is counted before the first of them."""
+    lab.node("n1", gpus=2)
+    start = datetime(2026, 3, 31, 23, 30, tzinfo=UTC)
+    lab.attempt(lab.submit(), state="running", gpu_count=2, relative_speed=1.5, started_at=start)
+    for minutes in (0, 20):
+        accrue(start + timedelta(minutes=minutes))
+    now = start + timedelta(minutes=20, seconds=45)
+    (report,) = read_reports(MARCH, lab.user(), now)
+    assert report.gpu_hours == pytest.approx(2 / 3)
+    assert sum(one.gpu_hours for one in report.members) == pytest.approx(report.gpu_hours)
+    assert sum(one.work_gpu_hours for one in report.members) == pytest.approx(report.work_gpu_hours)
+    april = read_reports(date(2026, 4, 1), lab.user(), start + HOUR)
+    assert [(one.gpu_hours, [member.gpu_hours for member in one.members]) for one in april] == [(0, [0])]
+
+
     GpuType.objects.update(price_per_hour=0)
     DailyUsage.objects.create(team=march.team(), gpu_type=GpuType.objects.get(), day=MARCH, gpu_s=3600)
     assert report_of(march).cost is None
@@ -286,7 +303,7 @@ def test_a_year_of_jobs_takes_as_many_queries_as_one(march: Lab) -> None:
     for day in range(20):
         ended(march, datetime(2026, 3, day + 1, tzinfo=UTC), owner=f"user{day % 4}", attempts=[(1, "succeeded", HOUR)])
     statements = queries()
-    assert len(statements) == before == 9
+    assert len(statements) == before == 10
     plans = [plan for sql in statements if "jobs_app_attempt" in sql or "jobs_app_job" in sql for plan in plan_of(sql)]
     assert not [plan for plan in plans if plan.startswith("SCAN jobs_app")], plans
 
