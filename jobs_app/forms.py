@@ -322,9 +322,9 @@ def local_time_of(text: str) -> str:
     """A time of a spec as a field for local times has it, in the zone of the page; other texts as they are."""
     try:
         at = parse_datetime(text)
-    except ValueError:
+        return f"{timezone.localtime(at):%Y-%m-%dT%H:%M}" if at and timezone.is_aware(at) else text
+    except (ValueError, OverflowError):  # the first or last day of the calendar has none in the zone of the page
         return text
-    return f"{timezone.localtime(at):%Y-%m-%dT%H:%M}" if at and timezone.is_aware(at) else text
 
 
 def _are_pairs(value: Any) -> bool:

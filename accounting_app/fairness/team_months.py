@@ -32,6 +32,11 @@ def month_of(day: date) -> date:
     return day.replace(day=1)
 
 
+def month_name(first: date) -> str:
+    """As 2026-11: `%Y` would write the years before 1000 without their zeros."""
+    return first.isoformat()[: len("2026-11")]
+
+
 def month_after(first: date) -> date:
     return period_around(first, "month")[1]
 
