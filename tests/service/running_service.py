@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 
 from motley_client.errors import Conflict
-from tests.deployment import HELD_BY_TWO, PATIENCE_S, ROOT, Deployment, kill_all, wait_for
+from tests.deployment import PATIENCE_S, ROOT, Deployment, kill_all, wait_for
 from tests.migrated_database import copy_migrated_file
 from tests.private_servers import free_port
 
@@ -92,14 +92,8 @@ class Service(Deployment):
         self.process.wait()
 
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
-        """The rows of a statement on its database: a process of Django for it takes as long as a test."""
         with closing(sqlite3.connect(self.var / "motley.sqlite3", timeout=PATIENCE_S, isolation_level=None)) as file:
             return file.execute(statement).fetchall()
-
-    def overlaps(self) -> int:
-        """How often a GPU was held by two at once."""
-        ((found,),) = self.sql(HELD_BY_TWO)
-        return int(found)
 
     def browser(self) -> httpx.Client:
         """Signed in as the demo's user."""
