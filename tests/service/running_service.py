@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,8 @@ class Service(Deployment):
             **environment,
         }
         self.log = folder / "service.log"
+        self.after_stop: list[Callable[[], None]] = []
+        """Checks of what it leaves, made once it has stopped for good, so that no test stops and starts it for them."""
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -139,8 +141,12 @@ def a_service(*, prepared: Path | None = None, sources: Path = ROOT, **environme
         yield service
     finally:
         service.stop()
-        service.clear_away()
-        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            for check in service.after_stop:
+                check()
+        finally:
+            service.clear_away()
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def prepare_data_folder(folder: Path) -> Path:
