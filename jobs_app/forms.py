@@ -138,9 +138,9 @@ class JobForm(forms.Form):
         super().__init__(*args, **kwargs)
         current = Team.objects.current()
         teams = current if user.is_staff else current.filter(members=user)
-        default, names = current.default_of(user), [(team.name, team.name) for team in teams]
+        default, choices = current.default_of(user), [(team.name, team.name) for team in teams]
         named = self.initial.setdefault("team", default.name if default else "")
-        _choices(self, "team").choices = names if self.data.get("team", named) else [("", "choose a team"), *names]
+        _choices(self, "team").choices = choices if self.data.get("team", named) else [("", "choose a team"), *choices]
         _choices(self, "gpu_types").choices = [(kind.name, kind.name.upper()) for kind in GpuType.objects.current()]
         names = Storage.objects.order_by("name").values_list("name", flat=True).distinct()
         _choices(self, "mounts").choices = [(name, name) for name in names]
