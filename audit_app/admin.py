@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
+from django.contrib.admin.options import IncorrectLookupParameters
+from django.contrib.admin.views.main import ChangeList
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.models import Group, User
 from django.db.models import Model, QuerySet
@@ -52,6 +54,12 @@ class AuditEntryAdmin(admin.ModelAdmin[AuditEntry]):
     search_fields = ("=actor_name", "=target_id", "=request_id")
     date_hierarchy = "at"
     show_full_result_count = False
+
+    def get_changelist_instance(self, request: HttpRequest) -> ChangeList:
+        try:
+            return super().get_changelist_instance(request)
+        except (ValueError, OverflowError) as error:  # Django computes the days beside that of the address, in a zone
+            raise IncorrectLookupParameters(error) from error
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

@@ -218,11 +218,14 @@ def keep_awake(node: Node, *, reason: str, now: datetime) -> None:
 
 @transaction.atomic
 def _return_to_service(node: Node, state: Node.State, now: datetime, message: str = "") -> None:
-    columns = {"state": Node.State.READY, "reason": ""} if takes_jobs(node, now) else _given_back(node)
+    lent = takes_jobs(node, now)
+    columns = {"state": Node.State.READY, "reason": ""} if lent else _given_back(node)
     if Node.objects.filter(pk=node.pk, state=state).update(**columns):
         NodePower.objects.filter(node=node).delete()
         begin_interval(node, now)
         record(node, NodeEvent.Kind.AWAKE, message)
+        if not lent:  # or the timeline would have it in service until it is lent again
+            record(node, NodeEvent.Kind.DRAINED, columns["reason"])
 
 
 @transaction.atomic

@@ -138,7 +138,9 @@ class JobForm(forms.Form):
         super().__init__(*args, **kwargs)
         current = Team.objects.current()
         teams = current if user.is_staff else current.filter(members=user)
-        _choices(self, "team").choices = [(team.name, team.name) for team in teams]
+        default, choices = current.default_of(user), [(team.name, team.name) for team in teams]
+        named = self.initial.setdefault("team", default.name if default else "")
+        _choices(self, "team").choices = choices if self.data.get("team", named) else [("", "choose a team"), *choices]
         _choices(self, "gpu_types").choices = [(kind.name, kind.name.upper()) for kind in GpuType.objects.current()]
         names = Storage.objects.order_by("name").values_list("name", flat=True).distinct()
         _choices(self, "mounts").choices = [(name, name) for name in names]
@@ -320,9 +322,9 @@ def local_time_of(text: str) -> str:
     """A time of a spec as a field for local times has it, in the zone of the page; other texts as they are."""
     try:
         at = parse_datetime(text)
-    except ValueError:
+        return f"{timezone.localtime(at):%Y-%m-%dT%H:%M}" if at and timezone.is_aware(at) else text
+    except (ValueError, OverflowError):  # the first or last day of the calendar has none in the zone of the page
         return text
-    return f"{timezone.localtime(at):%Y-%m-%dT%H:%M}" if at and timezone.is_aware(at) else text
 
 
 def _are_pairs(value: Any) -> bool:

@@ -18,6 +18,7 @@ from audit_app.models import AuditEntry
 from cluster_app.models import NodeEvent, NodeInterval
 from insight_app.models import DeadlineForecast, KeptForecast
 from insight_app.own_process import run_manage, start_in_a_thread
+from insight_app.timeline.reading import last_state_events
 from jobs_app.code.storage import delete_files, unused_archives
 from jobs_app.job_archive import archive_jobs, expired_jobs
 from jobs_app.models import ApiToken, IdempotencyKey, JobEvent, Notification, RecurringRun
@@ -180,8 +181,10 @@ def _job_events(before: datetime) -> QuerySet[Any]:
 
 
 def _node_events(before: datetime) -> QuerySet[Any]:
+    """Events of nodes, except the last change of each one's state: the timeline reads from it what goes on since."""
     newest = NodeEvent.objects.aggregate(Max("pk"))["pk__max"] or 0
-    return NodeEvent.objects.filter(at__lt=before, pk__lt=newest)
+    expired = NodeEvent.objects.filter(at__lt=before, pk__lt=newest)
+    return expired.exclude(pk__in=last_state_events(before).values("pk"))
 
 
 def _expired_tokens(before: datetime) -> QuerySet[Any]:

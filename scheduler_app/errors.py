@@ -56,6 +56,15 @@ class NoSuchPolicy(SchedulerError):
         super().__init__(f"There is no policy {name!r} any more; choose another.")
 
 
+class NothingToUndo(SchedulerError):
+    """The setting is the first one, and the service made it when it was set up: nobody has changed it."""
+
+    code = "nothing_to_undo"
+
+    def __init__(self) -> None:
+        super().__init__("The setting is that with which the service began: there is nothing to undo.")
+
+
 class ChangedSince(SchedulerError):
     """The setting whose choice was to be undone is no longer in force."""
 

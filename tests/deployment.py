@@ -18,20 +18,12 @@ ROOT = Path(__file__).resolve().parents[1]
 PATIENCE_S = 600
 T = TypeVar("T")
 
-OVERLAPS = """
-from jobs_app.models import GpuClaim
-claims = GpuClaim.objects.exclude(held_from=None).order_by("gpu", "held_from")
-spans = list(claims.values_list("gpu", "held_from", "released_at"))
-answer = sum(a[0] == b[0] and (a[2] is None or a[2] > b[1]) for a, b in zip(spans, spans[1:]))
-"""
-"""How often a GPU was held by two at once."""
 HELD_BY_TWO = """
 select count(*) from (
     select held_from, lag(true) over gpus as is_next, lag(released_at) over gpus as free_from
     from jobs_app_gpuclaim where held_from is not null window gpus as (partition by gpu_id order by held_from)
 ) as claims where is_next and (free_from is null or free_from > held_from)
 """
-"""The same for those who ask the database itself: a process of Django for it takes as long as a test."""
 SHARES = "max_min_fairness"
 """The policy unless another is named: equal jobs take turns, so that jobs are preempted soon."""
 CHOOSE_ROUNDS = """
@@ -88,6 +80,15 @@ class Deployment:
         )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout.splitlines()[-1])
+
+    def sql(self, statement: str) -> list[tuple[Any, ...]]:
+        """The rows of a statement on its database: a process of Django for it takes as long as a test."""
+        raise NotImplementedError
+
+    def overlaps(self) -> int:
+        """How often a GPU was held by two at once."""
+        ((found,),) = self.sql(HELD_BY_TWO)
+        return int(found)
 
     def declare(self, *, round_s: float = 1, min_run_s: float = 0, policy: str = SHARES, **gpus: int) -> None:
         """An emulated node for each GPU type: declare(a100=4, v100=2)."""

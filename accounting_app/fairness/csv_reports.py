@@ -6,6 +6,7 @@ from typing import Any
 from django.conf import settings
 
 from accounting_app.fairness.monthly_report import TeamReport
+from accounting_app.fairness.team_months import month_name
 from accounting_app.fairness.usage_report import Period, Usage
 from simulation.traces.motley_csv import as_text
 
@@ -23,7 +24,7 @@ def usage_rows(rows: Iterable[Usage], by: Period) -> Iterator[Sequence[Any]]:
     """Usage by day or month, after the names of the columns."""
     yield by.value, *USAGE_COLUMNS
     for row in rows:
-        period = f"{row.period:%Y-%m}" if by is Period.MONTH else f"{row.period:%Y-%m-%d}"
+        period = month_name(row.period) if by is Period.MONTH else row.period.isoformat()
         amounts = (_rounded(row.gpu_hours), _rounded(row.work_gpu_hours), _rounded(row.cost, 2))
         energy = (_rounded(row.energy_kwh, 4), row.energy_source.value)
         yield period, as_text(row.team), as_text(row.gpu_type), *amounts, *energy
@@ -39,7 +40,7 @@ def report_rows(reports: Iterable[TeamReport]) -> Iterator[Sequence[Any]]:
 
 def _rows(report: TeamReport) -> Iterator[list[Any]]:
     """The team, then its GPU types, then its members."""
-    whose, currency = [f"{report.month:%Y-%m}", as_text(report.team)], as_text(settings.MOTLEY_CURRENCY)
+    whose, currency = [month_name(report.month), as_text(report.team)], as_text(settings.MOTLEY_CURRENCY)
     amounts = [_rounded(report.gpu_hours), _rounded(report.work_gpu_hours), _rounded(report.cost, 2), currency]
     energy = [_rounded(report.energy_kwh, 4), report.energy.source.value]
     waste = [report.lost_gpu_hours, report.failed_gpu_hours, report.idle_gpu_hours]

@@ -84,7 +84,7 @@ class TeamReport:
 
 
 def read_reports(first: date, user: User, now: datetime, *, team: str = "") -> list[TeamReport]:
-    """Reports of the teams that the user may see, by name: nine queries, six for a month that was stored."""
+    """Reports of the teams that the user may see, by name: ten queries, six for a month that was stored."""
     teams = _teams_of(user, team)
     usage: dict[str, list[Usage]] = defaultdict(list)
     for row in usage_between(first, month_after(first) - timedelta(days=1), user, by=Period.MONTH, team=team):

@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db.models import Count, DateTimeField, F, Max, Q, Sum, Value
 from django.db.models.functions import Coalesce, Greatest, Least
 
-from accounting_app.models import TeamMonth
+from accounting_app.models import LedgerCoverage, TeamMonth
 from allocation.budgets import midnight, period_around
 from database.time_bucket import EpochSeconds
 from jobs_app.models import Attempt, Job
@@ -32,6 +32,11 @@ def month_of(day: date) -> date:
     return day.replace(day=1)
 
 
+def month_name(first: date) -> str:
+    """As 2026-11: `%Y` would write the years before 1000 without their zeros."""
+    return first.isoformat()[: len("2026-11")]
+
+
 def month_after(first: date) -> date:
     return period_around(first, "month")[1]
 
@@ -42,12 +47,15 @@ def is_kept(first: date, now: datetime) -> bool:
 
 
 def figures_of(first: date, teams: Sequence[int] | None, now: datetime) -> dict[int, TeamMonth] | None:
-    """Figures of these teams, or of all, in a month; None: its jobs are in the archive, and it was never stored."""
+    """Figures of these teams, or of all, in a month; None: its jobs are in the archive, and it was never stored.
+
+    Of a month that goes on they reach as far as the daily ledger, so that members' GPU time adds up to their team's.
+    """
     stored = TeamMonth.objects.filter(month=first)
     if stored.exists():
         rows = stored if teams is None else stored.filter(team__in=teams)
         return {row.team_id: row for row in rows}
-    return read_month(first, teams, now) if is_kept(first, now) else None
+    return read_month(first, teams, min(LedgerCoverage.covered_until() or now, now)) if is_kept(first, now) else None
 
 
 def close_month_when_due(now: datetime) -> None:
@@ -71,7 +79,8 @@ def _months_to_close(now: datetime) -> Iterator[date]:
 
 def read_month(first: date, teams: Sequence[int] | None, now: datetime) -> dict[int, TeamMonth]:
     """Figures of a month as jobs and attempts have them, in four queries."""
-    since, until = midnight(first), min(midnight(month_after(first)), now)
+    since = midnight(first)
+    until = max(since, min(midnight(month_after(first)), now))
     jobs, attempts = _ended(since, until), Attempt.objects.filter(started_at__lt=until)
     if teams is not None:
         jobs, attempts = jobs.filter(team__in=teams), attempts.filter(job__team__in=teams)

@@ -14,9 +14,9 @@ BEGINS: dict[str, str] = {
     Kind.RETIRED: "retired",
 }
 """What begins with an event of a node."""
-ENDS: dict[str, str] = {Kind.RESUMED: "out of service", Kind.AWAKE: "asleep", Kind.RESTORED: "retired"}
-"""What ends with an event; so it is called where its begin is before the time shown."""
-EVENT_KINDS = (*BEGINS, *ENDS)
+ENDS: dict[str, str] = {Kind.AWAKE: "asleep", Kind.RESTORED: "retired"}
+"""What ends with an event whose begin is not known. A resume is none: those of nodes in service were recorded, too."""
+EVENT_KINDS = (*BEGINS, Kind.RESUMED, *ENDS)
 WHATS = tuple(dict.fromkeys(("down", *BEGINS.values(), *ENDS.values())))
 OF_STATE: dict[str, str] = {
     Node.State.CORDONED: "cordoned",

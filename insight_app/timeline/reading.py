@@ -223,10 +223,14 @@ def read_outages(since: datetime, nodes: Collection[str]) -> list[Outage]:
 
 def _last_events_before(since: datetime) -> dict[str, StateEvent]:
     """The last change of each node's state before then, by name; one query."""
-    of_node = NodeEvent.objects.filter(node=OuterRef("pk"), kind__in=EVENT_KINDS, at__lt=since).order_by("-at", "-pk")
-    last = NodeEvent.objects.filter(pk__in=Node.objects.values(last=Subquery(of_node.values("pk")[:1])))
-    rows = last.order_by().values_list("node__name", "at", "kind", "message")
+    rows = last_state_events(since).order_by().values_list("node__name", "at", "kind", "message")
     return {name: StateEvent(at, kind, message) for name, at, kind, message in rows}
+
+
+def last_state_events(before: datetime) -> QuerySet[NodeEvent]:
+    """The last change of each node's state before then: retention keeps it, or outages would have no begin."""
+    of_node = NodeEvent.objects.filter(node=OuterRef("pk"), kind__in=EVENT_KINDS, at__lt=before).order_by("-at", "-pk")
+    return NodeEvent.objects.filter(pk__in=Node.objects.values(last=Subquery(of_node.values("pk")[:1])))
 
 
 def _windows(frame: Frame, nodes: Collection[str]) -> list[NodeWindow]:

@@ -34,9 +34,15 @@ class TeamQuerySet(RetiringQuerySet["Team"]):
         return self.current() if user.is_staff else self.current().filter(members=user).filter(leads=user)
 
     def default_of(self, user: User) -> "Team | None":
-        """The team in use of which the user has been a member longest: joining another one changes nothing."""
+        """The team of jobs that name none: that in use of which the user has been a member longest.
+
+        Joining another one changes nothing. Of an administrator who is in none it is the only one there is, if any.
+        """
         joined = Team.members.through.objects.filter(user=user, team__retired_at=None).order_by("pk")
-        return self.filter(pk=joined.values("team")[:1]).first()
+        if (first := self.filter(pk=joined.values("team")[:1]).first()) or not user.is_staff:
+            return first
+        every = list(self.current()[:2])
+        return every[0] if len(every) == 1 else None
 
 
 class Team(models.Model):

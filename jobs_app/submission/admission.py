@@ -215,18 +215,12 @@ def _visible_to(owner: User, wanted: list[UUID]) -> Iterator[UUID]:
 
 
 def _team_of(name: str | None, owner: User) -> Team:
-    """The named team; without a name that of which the submitter has been a member longest."""
+    """The named team; without a name the submitter's default."""
     quotas = TeamQuota.objects.filter(team=OuterRef("pk"))
     every = Team.objects.current().select_related("budget").annotate(has_quotas=Exists(quotas))
     teams = every if owner.is_staff else every.filter(members=owner)
-    mine = list(teams if name is None else teams.filter(name=name))
-    if name is None and owner.is_staff:
-        mine = list(every.filter(members=owner)) or mine
-    if name is None and len(mine) > 1:
-        default = Team.objects.default_of(owner)
-        mine = [team for team in mine if team == default] or mine
-    if len(mine) == 1:
-        return mine[0]
+    if found := every.default_of(owner) if name is None else teams.filter(name=name).first():
+        return found
     if name is not None:
         known = Team.objects.all() if owner.is_staff else Team.objects.filter(members=owner)
         if known.filter(name=name).exists():

@@ -19,7 +19,7 @@ from allocation.policies.parameters import (
 )
 from audit_app.models import Action
 from audit_app.services import note
-from scheduler_app.errors import ChangedSince, InvalidChoice, NoSuchPolicy
+from scheduler_app.errors import ChangedSince, InvalidChoice, NoSuchPolicy, NothingToUndo
 from scheduler_app.models import PolicySetting
 from web.rest.errors import Fault, encodable, escaped
 
@@ -139,11 +139,16 @@ def restore_policy(setting: PolicySetting, *, actor: User | None) -> PolicySetti
 
 @transaction.atomic
 def undo_choice(chosen: PolicySetting, *, actor: User | None, note: str = "") -> PolicySetting:
-    """Put the setting before `chosen` in force; `ChangedSince` if `chosen` is not in force any more."""
+    """Put the setting before `chosen` in force.
+
+    Raise `ChangedSince` if `chosen` is not in force any more, `NothingToUndo` if there was none before it.
+    """
     current = lock_settings()
     if current.pk != chosen.pk:
         raise ChangedSince(current)
-    before = setting_before(chosen)
+    earlier = PolicySetting.objects.filter(pk__lt=chosen.pk).order_by("-pk")
+    if (before := earlier.first() or setting_before_the_first(chosen)) is None:
+        raise NothingToUndo
     undone = f"undo of {chosen.policy} of {chosen.created_at:%F %H:%M} UTC"
     again = PolicySetting(
         policy=before.policy,
@@ -154,6 +159,6 @@ def undo_choice(chosen: PolicySetting, *, actor: User | None, note: str = "") ->
     return choose_policy(again, actor=actor, action=Action.POLICY_UNDO)
 
 
-def setting_before(chosen: PolicySetting) -> PolicySetting:
-    """The setting that was in force before; the defaults, if there was none."""
-    return PolicySetting.objects.filter(pk__lt=chosen.pk).order_by("-pk").first() or PolicySetting()
+def setting_before_the_first(first: PolicySetting) -> PolicySetting | None:
+    """The defaults, if a person chose the first setting; None: the service began with it."""
+    return PolicySetting() if first.created_by_id else None

@@ -3,7 +3,9 @@
 (() => {
   const SCALE = 2; // of a saved picture
   const NARROW_PX = 600; // the entries of a legend would cover the axis on top
+  const TICK_PX = 130; // of a time axis
   const LEGEND_LINE_PX = 29;
+  const NARROW_LEGEND_PX = 64; // three lines, of more it scrolls: Plotly itself would give it half of the chart
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const axis = () => ({ gridcolor: colour("--line"), linecolor: colour("--line"), zerolinecolor: colour("--line") });
   const axes = (layout) => ["xaxis", "yaxis", ...Object.keys(layout).filter((name) => /^[xy]axis\d+$/.test(name))];
@@ -38,12 +40,16 @@
   const draw = (place) => {
     const figure = JSON.parse(document.getElementById(place.dataset.figure).textContent);
     const hasTools = "tools" in place.dataset;
+    const isNarrow = place.clientWidth < NARROW_PX;
     const layout = themed(figure.layout);
+    if (isNarrow) layout.legend = { ...layout.legend, maxheight: NARROW_LEGEND_PX };
+    // Of more times Plotly tilts the labels, and cuts off the one with the date.
+    if (isNarrow && layout.xaxis.type === "date") layout.xaxis.nticks = Math.max(2, Math.floor(place.clientWidth / TICK_PX));
     if (hasTools) {
       Object.assign(layout, { paper_bgcolor: colour("--card"), hoveranywhere: true, clickanywhere: true });
-      layout.xaxis.nticks = Math.max(2, Math.floor(place.clientWidth / 130));
+      layout.xaxis.nticks = Math.max(2, Math.floor(place.clientWidth / TICK_PX));
       const spare = Gantt.legendLines(figure, place.clientWidth) - 1;
-      if (place.clientWidth < NARROW_PX) layout.legend = { ...layout.legend, yref: "paper", y: 0 };
+      if (isNarrow) layout.legend = { ...layout.legend, yref: "paper", y: 0 };
       else if (layout.showlegend) layout.margin = { ...layout.margin, t: layout.margin.t + LEGEND_LINE_PX * spare };
     }
     const mode = hasTools ? tools() : { displayModeBar: false };

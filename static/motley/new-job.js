@@ -48,7 +48,7 @@
       const value = fields[input.name];
       if (input.type === "checkbox" && LISTS.includes(input.name)) input.checked = (value || []).includes(input.value);
       else if (input.type === "checkbox") input.checked = Boolean(value);
-      else if (input.name !== "team" || value) input.value = value ?? "";
+      else input.value = value ?? "";
     }
   };
 

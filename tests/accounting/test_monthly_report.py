@@ -1,5 +1,6 @@
 """Monthly report of teams: its figures come from jobs that ran, and stay when these are in the archive."""
 
+import re
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -13,6 +14,7 @@ from pytest_django import Settings
 from accounting_app.fairness.energy_ledger import ReadEnergy, add_energy_to_ledger
 from accounting_app.fairness.monthly_report import TeamReport, read_reports
 from accounting_app.fairness.team_months import close_month_when_due, month_of
+from accounting_app.fairness.usage_ledger import accrue
 from accounting_app.models import DailyUsage, TeamMonth
 from cluster_app.models import GpuType
 from jobs_app.lifecycle.commands import cancel_job, requeue_job
@@ -141,6 +143,22 @@ def test_time_of_a_member_is_that_within_the_month(lab: Lab) -> None:
     assert (by_job(march)["succeeded"], by_job(april)["succeeded"]) == (0, 1)
 
 
+def test_gpu_time_of_members_adds_up_to_that_of_their_team_between_two_rounds(lab: Lab) -> None:
+    """The team's is that of the ledger, to which rounds add; nothing of a month is counted before the first of them."""
+    lab.node("n1", gpus=2)
+    start = datetime(2026, 3, 31, 23, 30, tzinfo=UTC)
+    lab.attempt(lab.submit(), state="running", gpu_count=2, relative_speed=1.5, started_at=start)
+    for minutes in (0, 20):
+        accrue(start + timedelta(minutes=minutes))
+    now = start + timedelta(minutes=20, seconds=45)
+    (report,) = read_reports(MARCH, lab.user(), now)
+    assert report.gpu_hours == pytest.approx(2 / 3)
+    assert sum(one.gpu_hours for one in report.members) == pytest.approx(report.gpu_hours)
+    assert sum(one.work_gpu_hours for one in report.members) == pytest.approx(report.work_gpu_hours)
+    april = read_reports(date(2026, 4, 1), lab.user(), start + HOUR)
+    assert [(one.gpu_hours, [member.gpu_hours for member in one.members]) for one in april] == [(0, [0])]
+
+
 def test_without_a_price_no_cost_is_told(march: Lab) -> None:
     GpuType.objects.update(price_per_hour=0)
     DailyUsage.objects.create(team=march.team(), gpu_type=GpuType.objects.get(), day=MARCH, gpu_s=3600)
@@ -227,7 +245,7 @@ def test_members_see_their_teams_and_staff_all(march: Lab) -> None:
         assert team["jobs"]["restarts"] == 1
 
 
-@pytest.mark.parametrize("month", ["2026", "March", "2026-13", "2999-01", "2026-03-01"])
+@pytest.mark.parametrize("month", ["2026", "March", "2026-13", "2999-01", "9999-12", "0000-01", "2026-03-01"])
 def test_a_wrong_month_is_refused_by_its_field(month: str, march: Lab) -> None:
     answer = caller(march.user()).get(REPORT, {"month": month})
     assert answer.status_code == 400
@@ -235,6 +253,20 @@ def test_a_wrong_month_is_refused_by_its_field(month: str, march: Lab) -> None:
     browser = Client()
     browser.force_login(march.user())
     assert browser.get("/report", {"month": month}).status_code == 404
+
+
+def test_a_month_of_long_ago_is_named_as_it_was_asked_for_and_leads_to_the_first_report(march: Lab) -> None:
+    DailyUsage.objects.create(team=march.team(), gpu_type=GpuType.objects.get(), day=MARCH, gpu_s=3600)
+    asked = {"month": "0001-01"}
+    answer = caller(march.user()).get(REPORT, asked).json()
+    assert answer == {"month": "0001-01", "known_since": "2026-03", "currency": "", "teams": []}
+    browser = Client()
+    browser.force_login(march.user())
+    page = browser.get("/report", asked).content.decode()
+    assert "No job ran or ended in January 0001. Reports go back to March 2026." in page
+    assert re.findall(r'rel="(\w+)" href="([^"]+)"', page)[-1:] == [("next", "?month=2026-03")]
+    assert 'rel="prev"' not in page
+    assert "report-0001-01.csv" in browser.get("/report", asked | {"format": "csv"})["Content-Disposition"]
 
 
 def test_the_page_and_its_csv_have_the_month(march: Lab, settings: Settings) -> None:
@@ -286,7 +318,7 @@ def test_a_year_of_jobs_takes_as_many_queries_as_one(march: Lab) -> None:
     for day in range(20):
         ended(march, datetime(2026, 3, day + 1, tzinfo=UTC), owner=f"user{day % 4}", attempts=[(1, "succeeded", HOUR)])
     statements = queries()
-    assert len(statements) == before == 9
+    assert len(statements) == before == 10
     plans = [plan for sql in statements if "jobs_app_attempt" in sql or "jobs_app_job" in sql for plan in plan_of(sql)]
     assert not [plan for plan in plans if plan.startswith("SCAN jobs_app")], plans
 

@@ -2,6 +2,7 @@
 
 import argparse
 import secrets
+import shlex
 import shutil
 import sys
 import tempfile
@@ -40,13 +41,20 @@ def violations(setting: str, given: argparse.Namespace) -> int:
             campaign.faults = {name: campaign.faults[name] for name in given.only}
         found = campaign.run(faults)
         for violation in found:
-            say(f'VIOLATION in make chaos ARGS="{setting} --seed {seed} --faults {faults}": {violation}')
+            say(f"VIOLATION in {command_of(setting, given)}: {violation}")
         if found:
             keep_files(campaign)
     injected = ", ".join(f"{count} x {name}" for name, count in sorted(campaign.injected.items()))
     say(f"{setting}, seed {seed}: {faults} faults ({injected})")
     say(f"{len(campaign.jobs)} jobs, {len(found)} violations, {time.monotonic() - began_s:.0f} s")
     return len(found)
+
+
+def command_of(setting: str, given: argparse.Namespace) -> str:
+    """The command that repeats the campaign."""
+    only = ["--only", *(f'"{fault}"' for fault in given.only)] if given.only else []
+    words = [setting, f"--seed {given.seed}", f"--faults {given.faults}", *only]
+    return f"make chaos ARGS={shlex.quote(' '.join(words))}"
 
 
 def keep_files(campaign: Campaign) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from motley_client.errors import NotFound
 from tests.chaos.ledger import ledger_fault, read_ledger
-from tests.deployment import OVERLAPS, wait_for
+from tests.deployment import wait_for
 
 if TYPE_CHECKING:
     from tests.chaos.campaign import Campaign
@@ -26,7 +26,7 @@ def violations(campaign: "Campaign") -> Iterator[str]:
     yield from campaign.service.python(FROM_ROWS.format("wrong_rows"))
     if not campaign.injected.get("clock step"):
         yield from campaign.service.python(FROM_ROWS.format("wrong_times"))
-        if overlaps := campaign.service.python(OVERLAPS):
+        if overlaps := campaign.service.overlaps():
             yield f"{overlaps} times a GPU was claimed by two at once"
 
 

@@ -1,11 +1,14 @@
 """Short campaigns of random faults; `make chaos` runs long ones."""
 
+import argparse
 import os
+import shlex
 from pathlib import Path
 
 import pytest
 
 from operations.private_slurm import missing_programs
+from tests.chaos.__main__ import command_of
 from tests.chaos.embedded import embedded
 from tests.chaos.ledger import STEPS, ledger_fault
 from tests.chaos.rows import fault_of_history
@@ -47,6 +50,14 @@ def test_servers_keep_their_promises(runtime: Path) -> None:
 def test_a_service_over_slurm_keeps_its_promises(runtime: Path) -> None:
     with over_slurm(2) as campaign:
         assert campaign.run(FAULTS_OVER_SLURM) == []
+
+
+def test_a_violation_names_the_command_that_repeats_its_campaign() -> None:
+    given = argparse.Namespace(seed=9, faults=10, only=["upgrade", "step of a server's clock"])
+    words = shlex.split(command_of("servers", given))
+    assert words[:2] == ["make", "chaos"]
+    again = shlex.split(words[2].removeprefix("ARGS="))  # as the shell reads them that make starts
+    assert again == ["servers", "--seed", "9", "--faults", "10", "--only", *given.only]
 
 
 @pytest.mark.parametrize(

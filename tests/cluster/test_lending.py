@@ -129,6 +129,7 @@ def test_one_that_sleeps_is_woken_for_its_owner_and_takes_no_job_then(lent: Node
     note_awake(lent, at(7, 5))
     lent.refresh_from_db()
     assert (lent.state, lent.given_back) == (STATE.DRAINING, True)
+    assert list(lent.events.values_list("kind", flat=True))[:2] == ["drained", "awake"]
     assert state_at(lent, at(19)) == STATE.READY
 
 

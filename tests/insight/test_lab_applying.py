@@ -18,6 +18,7 @@ from insight_app.models import LabRun, PolicyGuard
 from insight_app.policy_effects.effects import read_effects
 from insight_app.policy_effects.watch import judge_policy_when_due
 from jobs_app.models import Job
+from operations.demo import declare_emulated_cluster
 from operations.metrics import exposition
 from scheduler_app.models import PolicySetting
 from scheduler_app.policy.settings import undo_choice, with_defaults
@@ -190,10 +191,21 @@ def test_a_choice_is_not_undone_once_somebody_else_has_chosen(root: APIClient, c
     assert PolicySetting.objects.current().policy == "srtf"
 
 
-def test_the_first_choice_is_undone_to_the_defaults(cluster: Lab) -> None:
+def test_the_first_choice_is_undone_to_the_defaults(root: APIClient) -> None:
     PolicySetting.objects.all().delete()
-    cluster.policy("srtf")
+    root.put("/api/v1/policies/current", {"policy": "srtf"}, format="json")
     assert undo_choice(PolicySetting.objects.current(), actor=None).policy == PolicySetting().policy
+
+
+def test_the_setting_with_which_the_service_began_cannot_be_undone(root: APIClient) -> None:
+    """That of the demo has short rounds: the defaults would have longer ones, which nobody had before."""
+    PolicySetting.objects.all().delete()
+    declare_emulated_cluster()
+    first = PolicySetting.objects.get()
+    answer = root.post(f"/api/v1/policies/history/{first.pk}/undo", {}, format="json")
+    assert (answer.status_code, answer.json()["code"]) == (409, "nothing_to_undo")
+    root.put("/api/v1/policies/current", {"policy": "srtf"}, format="json")
+    assert undo_choice(PolicySetting.objects.current(), actor=None).round_length_s == first.round_length_s
 
 
 # -- watched -----------------------------------------------------------------------------------------------------

@@ -122,9 +122,16 @@ def test_a_drain_lasts_until_the_node_is_resumed():
 
 
 def test_a_drain_from_before_is_told_by_its_end_or_by_the_state_of_the_node():
-    assert outages("ready", StateEvent(at(3), Kind.RESUMED, "")) == [Outage("n1", NOON, at(3), "out of service")]
+    assert outages("ready", StateEvent(at(3), Kind.AWAKE, "")) == [Outage("n1", NOON, at(3), "asleep")]
     assert outages("drained") == [Outage("n1", NOON, None, "drained", "a fan is loud")]
     assert outages("ready") == []
+
+
+def test_a_resume_that_follows_no_outage_ends_none():
+    """A resume of a node in service was recorded once."""
+    resumed = StateEvent(at(3), Kind.RESUMED, "")
+    assert outages("ready", resumed) == outages("ready", resumed, resumed._replace(at=at(4))) == []
+    assert outages("drained", resumed, StateEvent(at(4), Kind.DRAINED, "")) == [Outage("n1", at(4), None, "drained")]
 
 
 def test_a_cordon_that_becomes_a_drain_is_two_outages():

@@ -16,6 +16,7 @@ from audit_app.models import AuditEntry
 from cluster_app.models import GpuType, NodeEvent
 from engines.local.engine import LocalEngine
 from engines.protocol import EngineError
+from insight_app.timeline.reading import read_outages
 from jobs_app.models import ApiToken, IdempotencyKey, Job, JobEvent
 from operations import retention as pruning
 from operations.retention import NEWEST_ROUNDS, count_expired, delete_expired, delete_expired_when_due
@@ -116,6 +117,20 @@ def test_nothing_new_is_taken_for_news_when_the_last_event_is_old(lab: Lab) -> N
     newest = newest_events()
     delete_expired(timezone.now())
     assert newest_events() == newest
+
+
+def test_of_the_events_of_a_node_the_last_change_of_its_state_stays(lab: Lab) -> None:
+    """So the timeline knows what a resume ends, and ignores one that ends nothing."""
+    now = timezone.now()
+    broken, sound = lab.node("n1"), lab.node("n2")
+    NodeEvent.objects.all().delete()
+    for days, node, kind in ((500, broken, "cordoned"), (400, broken, "drained"), (1, broken, "resumed")):
+        NodeEvent.objects.create(node=node, kind=kind, at=now - days * DAY, message="its fan")
+    NodeEvent.objects.create(node=sound, kind="resumed", at=now - DAY)
+    delete_expired(now)
+    assert list(broken.events.values_list("kind", flat=True)) == ["resumed", "drained"]
+    (outage,) = read_outages(now - 7 * DAY, ["n1", "n2"])
+    assert (outage.node, outage.what, outage.reason, outage.until) == ("n1", "drained", "its fan", now - DAY)
 
 
 def test_minutes_of_the_ledger_go_after_ninety_days(lab: Lab) -> None:

@@ -1,5 +1,6 @@
 """Form of a new job: fields of their own for order, times, arrays, environment and tags, and own files."""
 
+import re
 import tarfile
 from datetime import timedelta
 
@@ -11,7 +12,8 @@ from django.utils import timezone
 
 from jobs_app.code.storage import path_of
 from jobs_app.forms import JobForm, fields_of
-from jobs_app.models import CodeArchive, Job
+from jobs_app.models import CodeArchive, Job, Team
+from jobs_app.submission.conversion import parse_yaml
 
 PAGE = reverse("new-job")
 FIELDS = {"name": "mine", "team": "vision", "command": "python train.py", "gpus": "1"}
@@ -27,6 +29,37 @@ def submitted(browser: Client, **fields: object) -> Job:
     answer = browser.post(PAGE, FIELDS | fields)
     assert answer.status_code == 302, answer.context["form"].errors
     return Job.objects.latest("pk")
+
+
+def team_selected(shown: str) -> str:
+    """Team that the form sends as the page shows it: of a selector without a selected option the first."""
+    options = shown.partition('<select name="team"')[2].partition("</select>")[0]
+    names = re.findall(r'<option value="([^"]*)"( selected)?', options)
+    return next((name for name, selected in names if selected), names[0][0])
+
+
+def test_form_and_yaml_of_an_administrator_in_no_team_name_the_same_team(staff, web, cluster):
+    """The first; of a job that names none, and of several teams, none is selected, and one has to be chosen."""
+    browser = web(staff)
+    answer = browser.get(PAGE)
+    assert (team_selected(answer.content.decode()), parse_yaml(answer.context["yaml"])["team"]) == ("language",) * 2
+    sent = {"mode": "yaml", "yaml": "command: x\ngpus: 1\n", "team": "language"}
+    assert browser.post(reverse("check-job"), sent).json()["fields"]["team"] == ""
+    assert team_selected(browser.post(PAGE, sent | {"do": "form"}).content.decode()) == ""
+    refused = browser.post(PAGE, FIELDS | {"team": ""})
+    assert refused.context["form"].errors["team"] == ["Choose a team. Your teams: language, vision."]
+    assert team_selected(refused.content.decode()) == ""
+    Team.objects.get(name="language").delete()
+    assert browser.post(reverse("check-job"), sent).json()["fields"]["team"] == "vision"
+
+
+def test_a_yaml_without_a_team_selects_the_one_that_the_job_gets(browser, member):
+    """With the script and without it, whatever was selected before."""
+    sent = {"mode": "yaml", "yaml": "command: x\ngpus: 1\n", "team": "language"}
+    default = Team.objects.default_of(member)
+    assert default is not None
+    assert browser.post(reverse("check-job"), sent).json()["fields"]["team"] == default.name
+    assert team_selected(browser.post(PAGE, sent | {"do": "form"}).content.decode()) == default.name
 
 
 def spec_of_form(member, **fields: str) -> dict[str, object]:

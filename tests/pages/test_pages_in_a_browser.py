@@ -18,12 +18,13 @@ from django.utils import timezone
 from playwright.sync_api import Browser, Page, Route, expect
 
 from accounting_app.gpu_watch.minutes import store_readings
+from accounting_app.models import TeamUsage
 from cluster_app.models import Node, NodeEvent
 from engines.protocol import GpuReading, Throttle
 from insight_app.models import JobForecast
 from jobs_app.lifecycle.commands import hold_job
 from jobs_app.measurement.progress_curves import CurvePoint, note_points
-from jobs_app.models import Attempt, Job, PersonalSettings
+from jobs_app.models import Attempt, Job, PersonalSettings, Team
 from scheduler_app.models import Round, TimeWindow
 from tests.chromium import browser_of_live_server, skip_module_without_chromium  # noqa: F401 - a fixture
 from tests.rest.world import added_recipe, added_recurring_job
@@ -84,7 +85,7 @@ def test_a_chart_is_drawn_under_a_strict_policy(page: Page) -> None:
 OVERLAPS = """() => [...document.querySelectorAll(".chart")].flatMap((chart) => {
   const box = (some) => some.getBoundingClientRect();
   const apart = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top;
-  const legends = [...chart.querySelectorAll(".legend")].map(box);
+  const legends = [...chart.querySelectorAll(".legend .bg")].map(box);  // without what it hides until it is scrolled
   const words = [...chart.querySelectorAll(".xtitle, .ytitle, .xtick text, .ytick text")];
   const cut = (a) => a.top < box(chart).top - 1 || a.bottom > box(chart).bottom + 1;
   const faulty = (a) => cut(a) || legends.some((legend) => !apart(a, legend));
@@ -93,7 +94,7 @@ OVERLAPS = """() => [...document.querySelectorAll(".chart")].flatMap((chart) => 
 })"""
 
 
-@pytest.mark.parametrize("width", [400, 1280])
+@pytest.mark.parametrize("width", [360, 1280])
 def test_no_word_of_a_chart_is_cut_off_or_below_its_legend(running: "Attempt", page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})
     claim = running.claims.select_related("gpu__node").first()
@@ -109,6 +110,27 @@ def test_no_word_of_a_chart_is_cut_off_or_below_its_legend(running: "Attempt", p
         expect(page.locator(".chart .main-svg").first).to_be_visible()
         found[address] = page.evaluate(OVERLAPS)
     assert {address: words for address, words in found.items() if words} == {}
+
+
+LEGEND_PARTS = """() => [...document.querySelectorAll(".chart")].flatMap((chart) => {
+  const height = (one) => one.getBoundingClientRect().height;
+  return [...chart.querySelectorAll(".legend .bg")].map((legend) => height(legend) / height(chart));
+})"""
+
+
+def test_a_legend_of_many_teams_leaves_a_phone_the_chart(decided: Round, page: Page) -> None:
+    for number in range(12):
+        team = Team.objects.create(name=f"team-number-{number}")
+        for minutes in (40, 20):
+            at = timezone.now() - timedelta(minutes=minutes)
+            TeamUsage.objects.create(team=team, minute=at, entitled_share_s=5, active_s=60, gpu_s=60, work_gpu_s=60)
+    page.set_viewport_size({"width": 360, "height": 800})
+    page.goto(reverse("fairness"))
+    expect(page.locator(".chart .main-svg").first).to_be_visible()
+    parts = page.evaluate(LEGEND_PARTS)
+    assert len(parts) >= 2
+    assert max(parts) < 0.2
+    assert page.evaluate(OVERLAPS) == []
 
 
 def test_a_list_within_a_card_keeps_its_marks_inside(cluster: Any, page: Page) -> None:

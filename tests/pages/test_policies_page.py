@@ -204,8 +204,16 @@ def test_a_time_limit_of_short_rounds_has_its_fraction_of_a_second(member, web):
 
 
 def test_the_first_choice_is_undone_to_the_defaults(staff, web):
-    PolicySetting.objects.create(policy="motley", round_length_s=5)
+    PolicySetting.objects.create(policy="motley", round_length_s=5, created_by=staff)
     assert "Undo: back to motley by default" in shown_to(web(staff))
+
+
+def test_the_setting_with_which_the_service_began_is_not_offered_to_be_undone(staff, web):
+    first = PolicySetting.objects.create(policy="motley", round_length_s=5)
+    assert "Undo: back to" not in shown_to(web(staff))
+    told = web(staff).post(reverse("undo-policy", args=[first.pk]), follow=True).content.decode()
+    assert "there is nothing to undo" in told
+    assert PolicySetting.objects.get() == first
 
 
 @pytest.mark.usefixtures("tuned_policy")

@@ -15,6 +15,7 @@ from insight_app.models import JobForecast
 from jobs_app.lifecycle.commands import change_job
 from jobs_app.models import Job, PersonalSettings
 from jobs_app.submission.conversion import parse_change
+from scheduler_app.models import PolicySetting
 from web.pages.time_zones import axis_ms, axis_time, in_page_zone, zone_at
 
 KATHMANDU = "Asia/Kathmandu"
@@ -35,6 +36,20 @@ def page(client: Client, address: str) -> str:
     answer = client.get(address)
     assert answer.status_code == 200
     return answer.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("zone", "text"), [("America/New_York", "0001-01-01 00:00 UTC"), (KATHMANDU, "9999-12-31 23:59 UTC")]
+)
+def test_a_time_that_the_zone_does_not_reach_is_shown_as_it_is_written(staff, web, zone, text):
+    """In a sentence that somebody has written, and in the form of a job."""
+    PolicySetting.objects.create(policy="fifo", note=f"as on {text}")
+    client = web(staff)
+    client.cookies["time_zone"] = zone
+    assert f"as on {text}" in page(client, reverse("policies"))
+    at = f"{text[:10]}T{text[11:16]}:00Z"
+    told = client.post(reverse("check-job"), {"mode": "yaml", "yaml": f"command: x\ngpus: 1\nbegin_time: '{at}'\n"})
+    assert told.json()["fields"]["begin_time"] == at
 
 
 # -- which zone -----------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 
 from motley_client.errors import Conflict
-from tests.deployment import HELD_BY_TWO, PATIENCE_S, ROOT, Deployment, kill_all, wait_for
+from tests.deployment import PATIENCE_S, ROOT, Deployment, kill_all, wait_for
 from tests.migrated_database import copy_migrated_file
 from tests.private_servers import free_port
 
@@ -43,6 +43,8 @@ class Service(Deployment):
             **environment,
         }
         self.log = folder / "service.log"
+        self.after_stop: list[Callable[[], None]] = []
+        """Checks of what it leaves, made once it has stopped for good, so that no test stops and starts it for them."""
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -92,14 +94,8 @@ class Service(Deployment):
         self.process.wait()
 
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
-        """The rows of a statement on its database: a process of Django for it takes as long as a test."""
         with closing(sqlite3.connect(self.var / "motley.sqlite3", timeout=PATIENCE_S, isolation_level=None)) as file:
             return file.execute(statement).fetchall()
-
-    def overlaps(self) -> int:
-        """How often a GPU was held by two at once."""
-        ((found,),) = self.sql(HELD_BY_TWO)
-        return int(found)
 
     def browser(self) -> httpx.Client:
         """Signed in as the demo's user."""
@@ -145,8 +141,12 @@ def a_service(*, prepared: Path | None = None, sources: Path = ROOT, **environme
         yield service
     finally:
         service.stop()
-        service.clear_away()
-        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            for check in service.after_stop:
+                check()
+        finally:
+            service.clear_away()
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def prepare_data_folder(folder: Path) -> Path:

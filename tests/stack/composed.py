@@ -250,6 +250,10 @@ class Stack(Deployment):
         assert self.token
         return str(self.python("from operations import demo\nanswer = demo.renew_password('ada').password"))
 
+    def sql(self, statement: str) -> list[tuple[Any, ...]]:
+        with self.database() as database:
+            return database.execute(statement.encode()).fetchall()
+
     @contextmanager
     def database(self) -> Iterator[psycopg.Connection[Any]]:
         """For queries that are too frequent for the service's own interfaces."""

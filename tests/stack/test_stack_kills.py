@@ -15,7 +15,7 @@ import pytest
 from django.utils import timezone
 
 from motley_client.errors import Conflict
-from tests.deployment import HELD_BY_TWO, wait_for
+from tests.deployment import wait_for
 from tests.stack.composed import Member, Stack
 
 ROUND_S = 5.0
@@ -35,31 +35,20 @@ def _sound(stack: Stack) -> Iterator[None]:
     for job in list(stack.client.jobs(state=["queued", "starting", "running"])):
         with suppress(Conflict):  # it has just ended
             stack.client.cancel(job["id"])
-    assert overlaps(stack) == 0
+    assert stack.overlaps() == 0
 
 
 def decide_every(stack: Stack, length_s: float, *, min_run_s: float = 0) -> None:
     """Unless rounds are so long already, which the database says: a process of Django takes as long as a test."""
     newest = "select round_length_s, min_run_s from scheduler_app_policysetting order by id desc limit 1"
-    with stack.database() as database:
-        row = database.execute(newest).fetchone()
-    if row != (length_s, min_run_s):
+    if stack.sql(newest) != [(length_s, min_run_s)]:
         stack.decide_every(length_s, min_run_s=min_run_s)
-
-
-def overlaps(stack: Stack) -> int:
-    """How often a GPU was held by two at once."""
-    with stack.database() as database:
-        row = database.execute(HELD_BY_TWO).fetchone()
-        assert row is not None
-        return int(row[0])
 
 
 def last_round(stack: Stack) -> datetime:
     """When the newest committed round began; the beginning of time if there is none."""
-    with stack.database() as database:
-        found = database.execute("select max(started_at) from scheduler_app_round where result = 'committed'")
-        return (found.fetchone() or (None,))[0] or datetime.min.replace(tzinfo=timezone.get_current_timezone())
+    ((began,),) = stack.sql("select max(started_at) from scheduler_app_round where result = 'committed'")
+    return began or datetime.min.replace(tzinfo=timezone.get_current_timezone())
 
 
 def wait_for_a_round_after(stack: Stack, moment: datetime) -> datetime:

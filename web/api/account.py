@@ -34,7 +34,8 @@ class Me(serializers.Serializer[Any]):
     teams = serializers.ListField(child=serializers.CharField())
     default_team = serializers.CharField(
         allow_null=True,
-        help_text="Of jobs that name none: the one that the caller joined first. Null: they are in none.",
+        help_text="Of jobs that name none: the one that the caller joined first, of an administrator in none the only "
+        "one there is. Null: there is none, or several to choose from.",
     )
     scope = serializers.ChoiceField(ApiToken.Scope.choices, allow_null=True, help_text="Null for a browser session.")
     token = serializers.CharField(allow_null=True, help_text="Prefix of the token.")

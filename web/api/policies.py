@@ -203,7 +203,8 @@ class PolicyViewSet(viewsets.GenericViewSet[PolicySetting]):
     def undo(self, request: Request, pk: str) -> Response:
         """Undo the choice of a policy setting.
 
-        The one before it is current again; refused if another has been chosen since. Staff only.
+        The one before it is current again; refused if another has been chosen since, or if the service began with it.
+        Staff only.
         """
         text = body_of(request, UndoSpec)["note"]
         setting = undo_choice(get_object_or_404(PolicySetting, pk=pk), actor=_person(request), note=text)

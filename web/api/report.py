@@ -15,7 +15,7 @@ from rest_framework.views import APIView
 
 from accounting_app.fairness.csv_reports import report_rows
 from accounting_app.fairness.monthly_report import known_since, read_reports
-from accounting_app.fairness.team_months import month_of
+from accounting_app.fairness.team_months import month_name, month_of
 from jobs_app.measurement.energy import ENERGY_SOURCES
 from jobs_app.permissions import NotForJobs, caller
 from web.rest.bodies import Text
@@ -111,7 +111,7 @@ class ReportCsvView(APIView):
         asked, now = query_of(request, ReportQuery), timezone.now()
         month: date = asked.get("month", month_of(now.date()))
         found = read_reports(month, caller(request), now, team=asked.get("team", ""))
-        return csv_answer(report_rows(found), name=f"report-{month:%Y-%m}.csv")
+        return csv_answer(report_rows(found), name=f"report-{month_name(month)}.csv")
 
 
 class ReportView(APIView):
@@ -124,8 +124,8 @@ class ReportView(APIView):
         asked, now = query_of(request, ReportQuery), timezone.now()
         month: date = asked.get("month", month_of(now.date()))
         answer = {
-            "month": f"{month:%Y-%m}",
-            "known_since": f"{known_since(now):%Y-%m}",
+            "month": month_name(month),
+            "known_since": month_name(known_since(now)),
             "currency": settings.MOTLEY_CURRENCY,
             "teams": read_reports(month, caller(request), now, team=asked.get("team", "")),
         }

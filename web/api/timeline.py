@@ -81,7 +81,7 @@ class ExpectedAnswer(serializers.Serializer[Any]):
 
 class OutageAnswer(serializers.Serializer[Any]):
     node = serializers.CharField()
-    what = serializers.ChoiceField(WHATS, help_text="`out of service`: cordoned or drained before the window.")
+    what = serializers.ChoiceField(WHATS)
     reason = serializers.CharField()
     since = serializers.DateTimeField()
     until = serializers.DateTimeField(allow_null=True, help_text="Null: it goes on.")

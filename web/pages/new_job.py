@@ -85,7 +85,7 @@ def _read(request: SignedInRequest) -> tuple[Spec, dict[str, Any]]:
     """The spec as entered on one side, and the content of the other side."""
     if request.POST.get("mode") == "yaml":
         spec = parsed_yaml(request.POST.get("yaml", ""))
-        return spec, {"fields": fields_of(spec)}
+        return spec, {"fields": JobForm(initial=fields_of(spec), user=request.user).initial}
     form = JobForm(request.POST, user=request.user)
     form.is_valid()
     if form.errors:
@@ -125,7 +125,7 @@ def _template(request: SignedInRequest) -> Spec:
     """Spec to start from: of the job to clone, the selected template, or a sample job on emulated GPUs."""
     if clone := request.GET.get("clone"):
         return _clone(request, id_in(clone))
-    team = Team.objects.default_of(request.user)
+    team = Team.objects.default_of(request.user) or (Team.objects.current().first() if request.user.is_staff else None)
     first = {"team": team.name} if team else {}
     if (name := request.GET.get("template")) in JOB_TEMPLATES:
         return first | JOB_TEMPLATES[name].fresh

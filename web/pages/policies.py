@@ -15,10 +15,16 @@ from insight_app.explain.solve_slots import solve_slots
 from insight_app.lab.node_savings import read_node_savings
 from insight_app.models import PolicyGuard
 from insight_app.policy_effects.effects import BEFORE, read_restart_cost
-from scheduler_app.errors import ChangedSince, InvalidChoice
+from scheduler_app.errors import ChangedSince, InvalidChoice, NothingToUndo
 from scheduler_app.models import PolicySetting
 from scheduler_app.policy.catalogue import PolicyDescription, describe_policies, describe_policy
-from scheduler_app.policy.settings import choose_policy, restore_policy, undo_choice, with_defaults
+from scheduler_app.policy.settings import (
+    choose_policy,
+    restore_policy,
+    setting_before_the_first,
+    undo_choice,
+    with_defaults,
+)
 from web.pages.base import SignedInRequest, show_error
 from web.pages.policy_form import ChoiceForm
 
@@ -41,7 +47,7 @@ def policies(request: SignedInRequest) -> HttpResponse:
         "guard": PolicyGuard.objects.current(),
         "cost": read_restart_cost(since, now),
         "savings": read_node_savings(request.user, now),
-        "before": (history[1] if len(history) > 1 else PolicySetting()) if history else None,
+        "before": history[1] if len(history) > 1 else setting_before_the_first(current),
     }
     return render(request, "pages/policies.html", context)
 
@@ -98,7 +104,7 @@ def undo(request: SignedInRequest, pk: int) -> HttpResponse:
     chosen = get_object_or_404(PolicySetting, pk=pk)
     try:
         before = undo_choice(chosen, actor=request.user, note=request.POST.get("note", "").strip())
-    except (ChangedSince, InvalidChoice) as error:
+    except (ChangedSince, InvalidChoice, NothingToUndo) as error:
         show_error(request, error)
     else:
         messages.success(request, f"Undone: {before.policy} is the current policy again from the next round on.")

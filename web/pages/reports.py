@@ -18,7 +18,7 @@ from accounting_app.energy.report import HORIZONS_H, energy_by_type
 from accounting_app.fairness.budgets import budgets_seen_by
 from accounting_app.fairness.csv_reports import report_rows, usage_rows
 from accounting_app.fairness.monthly_report import known_since, read_reports
-from accounting_app.fairness.team_months import month_after, month_of
+from accounting_app.fairness.team_months import month_after, month_name, month_of
 from accounting_app.fairness.usage_report import Period, usage_between
 from estimation.accuracy import FEWEST as FEWEST_ESTIMATES
 from estimation.boosted_durations import FEWEST_JOBS
@@ -70,13 +70,13 @@ def report_page(request: SignedInRequest) -> HttpResponseBase:
     month, first = _month(request.GET.get("month", ""), now.date()), known_since(now)
     reports = read_reports(month, request.user, now)
     if request.GET.get("format") == "csv":
-        return csv_answer(report_rows(reports), name=f"report-{month:%Y-%m}.csv")
+        return csv_answer(report_rows(reports), name=f"report-{month_name(month)}.csv")
     context: dict[str, Any] = {
         "reports": reports,
         "month": month,
         "currency": settings.MOTLEY_CURRENCY,
         "before": month_of(month - timedelta(days=1)) if month > first else None,
-        "after": month_after(month) if month < month_of(now.date()) else None,
+        "after": max(month_after(month), first) if month < month_of(now.date()) else None,
         "known_since": first,
     }
     return render(request, "pages/report.html", context)

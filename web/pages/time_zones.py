@@ -84,10 +84,9 @@ def _rewritten(found: re.Match[str]) -> str:
 
 def _in_zone(text: str) -> str:
     try:
-        at = datetime.fromisoformat(f"{text}+00:00")
-    except ValueError:  # the 31st of February
+        return moment(datetime.fromisoformat(f"{text}+00:00"), seconds=text.count(":") == 2)
+    except (ValueError, OverflowError):  # the 31st of February; a day that is beyond the calendar in the page's zone
         return f"{text} UTC"
-    return moment(at, seconds=text.count(":") == 2)
 
 
 def axis_time(at: datetime) -> str:
