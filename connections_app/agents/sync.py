@@ -2,7 +2,6 @@
 
 import json
 import logging
-import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -21,6 +20,7 @@ from cluster_app.services import drain, resume
 from connections_app.agents.job_folders import attempts_to_keep, follow_folders, kept_before, kept_rows_asked_for
 from connections_app.agents.join_agent import account_number
 from connections_app.agents.sessions import orders_of
+from connections_app.agents.silence import new_mark
 from connections_app.agents.updates import program_for
 from connections_app.errors import ForkedAgent
 from connections_app.models import Agent, AgentAttempt, EngineProbe
@@ -206,7 +206,7 @@ def _follow_marks(agent: Agent, heard: str) -> str:
     elif heard != agent.heard:
         log.warning("%s: a copy of the machine, with the same token and machine id, is refused", agent.name)
         raise ForkedAgent("Another copy of this machine works here with the same token: ask for a join token for this.")
-    mark = secrets.token_hex(8)
+    mark = new_mark()
     agent.answers = [*agent.answers[1 - MOST_ANSWERS :], mark]
     return mark
 
