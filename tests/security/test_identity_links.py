@@ -14,7 +14,7 @@ from pytest_django import Settings
 from rest_framework.test import APIClient
 
 from audit_app.models import AuditEntry
-from jobs_app.errors import JobsError, NotAccepted
+from jobs_app.errors import JobsError, NotAccepted, NotAllowed
 from jobs_app.invitations import accept_invitation, find_invitation, invite
 from jobs_app.lifecycle.commands import hold_job, release_job
 from jobs_app.models import ApiToken, Invitation, Job, NotificationTarget, RecurringJob, Secret, Team
@@ -86,6 +86,7 @@ def test_who_opens_the_invitation_of_another_is_out_when_that_person_comes(
 ) -> None:
     user, text = invited(team, lead)
     browser = accepted(text)
+    user.refresh_from_db()
     token = issue_token(user, name="a", scope=ApiToken.Scope.SUBMIT)
     set_secret("HF_TOKEN", "a value of the lead", team=None, actor=user)
     NotificationTarget.objects.create(user=user, kind="webhook", shown="https://a.example", encrypted="a")
@@ -104,6 +105,17 @@ def test_who_opens_the_invitation_of_another_is_out_when_that_person_comes(
     ended = "the password, 1 API token, targets of notifications, secrets, recurring jobs"
     assert (entry.actor, entry.message) == (user, f"ended: {ended}")
     assert ended in str(*get_messages(answer.wsgi_request))
+
+
+def test_a_request_that_began_before_the_link_makes_no_token_after_it(
+    provider: IdentityProvider, team: Team, lead: User
+) -> None:
+    _, text = invited(team, lead)
+    accepted(text)
+    asks = User.objects.get(username="vic")  # as the browser of the lead was authenticated
+    assert sign_on(provider)[0] == asks
+    with pytest.raises(NotAllowed, match="ended in the meantime"):
+        issue_token(asks, name="late", scope=ApiToken.Scope.ADMIN)
 
 
 def test_nothing_that_was_prepared_in_the_account_gets_a_secret_that_the_person_sets_later(
@@ -154,6 +166,7 @@ def test_an_account_of_an_administrator_keeps_its_secrets(provider: IdentityProv
 def test_what_comes_after_the_link_stays(provider: IdentityProvider, team: Team, lead: User) -> None:
     user, _ = invited(team, lead)
     sign_on(provider)
+    user.refresh_from_db()
     token = issue_token(user, name="mine", scope=ApiToken.Scope.READ)
     sign_on(provider)
     assert APIClient(HTTP_AUTHORIZATION=f"Bearer {token}").get("/api/v1/me").status_code == 200
@@ -165,6 +178,7 @@ def test_an_identity_that_takes_the_place_of_another_finds_nothing_of_it(
 ) -> None:
     user, _ = invited(team, lead)
     sign_on(provider)
+    user.refresh_from_db()
     token = issue_token(user, name="of the first", scope=ApiToken.Scope.READ)
     User.objects.update(is_staff=False, is_superuser=False)
     SocialAccount.objects.all().delete()
