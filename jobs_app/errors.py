@@ -102,8 +102,8 @@ class NotTheOwner(NotAllowed):
 
     code = "not_the_owner"
 
-    def __init__(self, owner: str) -> None:
-        super().__init__(f"What the job runs and requests is changed by {owner}, whose job it is. Clone it instead.")
+    def __init__(self, owner: str, *, what: str = "runs and requests") -> None:
+        super().__init__(f"What the job {what} is changed by {owner}, whose job it is. Clone it instead.")
 
 
 class JobIsFinished(Conflict):
