@@ -8,9 +8,11 @@ from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
 from audit_app.models import AuditEntry
-from jobs_app.lifecycle.commands import hold_job
+from jobs_app.errors import Conflict
+from jobs_app.lifecycle.commands import change_job, hold_job
 from jobs_app.models import Job, JobTag
 from jobs_app.secrets import set_secret
+from jobs_app.submission.changing import read_change
 from tests.rest_callers import SPEC, Scope, caller
 from tests.service_lab import UNTIL_LET_GO, Lab
 from web.pages.job_editing import changeable
@@ -323,6 +325,17 @@ def test_what_a_submission_would_refuse_a_change_is_refused_too(cluster: Lab, ad
     assert [pointer for pointer, _ in faults_of(change(ada, queued, gpu_types=["nope"]))] == ["/gpu_types"]
     queued.refresh_from_db()
     assert queued.gpus_min == 1
+
+
+def test_a_change_writes_over_none_that_came_between_its_reading_and_its_writing(cluster: Lab, queued: Job) -> None:
+    """What is asked is admitted with the rest of the request, before the lock."""
+    read = Job.objects.get(pk=queued.pk)
+    slow = read_change(read, {"gpu_types": ["a100"]}, actor=read.owner)
+    change_job(read, read_change(read, {"command": "python fixed.py"}, actor=read.owner), actor=read.owner)
+    with pytest.raises(Conflict, match="Its command, workload changed in the meantime"):
+        change_job(read, slow, actor=read.owner)
+    queued.refresh_from_db()
+    assert queued.command == "python fixed.py"
 
 
 def test_a_job_whose_begin_time_has_passed_is_changed(cluster: Lab, ada: APIClient, queued: Job) -> None:
