@@ -41,7 +41,7 @@ class KeyReused(InvalidSpec):
     code = "idempotency_key_reused"
 
     def __init__(self, key: str) -> None:
-        text = f"The key {key!r} was used with another body. Use a new key for a new request."
+        text = f"The key {key!r} was used with another body or query. Use a new key for a new request."
         super().__init__([Fault(pointer="", code=self.code, detail=text)])
 
 
