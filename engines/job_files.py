@@ -25,6 +25,8 @@ NOT_ALLOWED = (
     "The account of the web server may not read the folder of the job: read its files in a session (`motley exec`), or "
     "have the job write them to storage."
 )
+LATEST_S = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
+"""A job may give a file any time, and some file systems keep it: what has no date is shown with the next that has."""
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe without a writer does not block
 
@@ -100,7 +102,7 @@ def _statuses(folder: int, names: Sequence[str]) -> Iterator[tuple[str, os.stat_
 def _described(name: str, status: os.stat_result) -> JobFile:
     mode = status.st_mode
     shown = name.encode(errors="surrogateescape").decode(errors="replace")
-    modified_at = datetime.fromtimestamp(status.st_mtime, UTC)
+    modified_at = datetime.fromtimestamp(min(max(status.st_mtime, 0.0), LATEST_S), UTC)
     return JobFile(shown, stat.S_ISDIR(mode), stat.S_ISREG(mode), status.st_size, modified_at)
 
 

@@ -18,6 +18,8 @@ ORDERED = (Stream.STDOUT, Stream.STDERR)
 RECORD_BYTES = 40
 """13 digits of milliseconds since 1970, 12 digits of each size, two spaces and a newline."""
 PERIOD_S = 1.0
+LATEST_MS = 253_370_764_800_000
+"""Beginning of the year 9999: what a machine that joined has sent may have later times, which are no dates."""
 
 
 class OrderRecord(NamedTuple):
@@ -83,7 +85,8 @@ def sizes_of(paths: Sequence[Path]) -> list[int]:
 def parse_order(data: bytes) -> list[OrderRecord]:
     """Records of a part of the file that begins with a whole one; what is not a record is left out."""
     lines = (data[at : at + RECORD_BYTES].split() for at in range(0, len(data) - RECORD_BYTES + 1, RECORD_BYTES))
-    return [
+    found = [
         OrderRecord(int(at), (int(first), int(second)))
         for at, first, second in (line for line in lines if len(line) == 3 and all(map(bytes.isdigit, line)))
     ]
+    return [record for record in found if record.at_ms <= LATEST_MS]

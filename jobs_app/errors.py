@@ -41,7 +41,7 @@ class KeyReused(InvalidSpec):
     code = "idempotency_key_reused"
 
     def __init__(self, key: str) -> None:
-        text = f"The key {key!r} was used with another body. Use a new key for a new request."
+        text = f"The key {key!r} was used with another body or query. Use a new key for a new request."
         super().__init__([Fault(pointer="", code=self.code, detail=text)])
 
 
@@ -102,8 +102,8 @@ class NotTheOwner(NotAllowed):
 
     code = "not_the_owner"
 
-    def __init__(self, owner: str) -> None:
-        super().__init__(f"What the job runs and requests is changed by {owner}, whose job it is. Clone it instead.")
+    def __init__(self, owner: str, *, what: str = "runs and requests") -> None:
+        super().__init__(f"What the job {what} is changed by {owner}, whose job it is. Clone it instead.")
 
 
 class JobIsFinished(Conflict):

@@ -4,16 +4,22 @@ Whoever invited a person can have opened the link of the invitation, and knows t
 identity provider vouches for one person alone.
 """
 
+from contextlib import suppress
+
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
 
 from audit_app.models import Action
 from audit_app.services import note
-from jobs_app.models import ApiToken, Invitation, NotificationTarget, RecurringJob, Secret, Sweep
+from jobs_app.errors import JobIsFinished
+from jobs_app.lifecycle.commands import cancel_job
+from jobs_app.models import ApiToken, Invitation, Job, NotificationTarget, RecurringJob, Secret, Sweep
 from jobs_app.notifications.targets import delete_target
 from jobs_app.secrets import delete_secret
 from jobs_app.tokens import revoke_token
+
+LINKED = "Its owner has linked the account to single sign-on."
 
 
 @transaction.atomic
@@ -59,7 +65,8 @@ def _revoke_tokens(user: User) -> list[str]:
 def _delete_prepared(user: User) -> list[str]:
     """Delete targets, which would notify somebody else, and secrets, which would use another person's account.
 
-    Recurring jobs, which would run in the person's name, are paused, and sweeps are stopped.
+    Jobs that name secrets are cancelled: they would start with those that the person sets from now on. For the same
+    reason sweeps are stopped, and recurring jobs are paused, also one that whoever prepared it has paused.
     """
     targets, secrets = NotificationTarget.objects.filter(user=user), Secret.objects.filter(user=user)
     words = ["targets of notifications"] * targets.exists() + ["secrets"] * secrets.exists()
@@ -67,11 +74,15 @@ def _delete_prepared(user: User) -> list[str]:
         delete_target(target, actor=user)
     for secret in secrets:
         delete_secret(secret, actor=user)
-    paused = RecurringJob.objects.filter(owner=user, paused_at=None).update(
-        paused_at=timezone.now(), paused_because="Its owner has linked the account to single sign-on: look at its spec."
+    for job in (jobs := Job.objects.unfinished().filter(owner=user).exclude(secrets=[]).order_by("pk")):
+        with suppress(JobIsFinished):
+            cancel_job(job, actor=user, because=LINKED)
+    words += ["jobs with secrets"] * bool(jobs)
+    paused = RecurringJob.objects.filter(owner=user).update(
+        paused_at=timezone.now(), paused_because=RecurringJob.OWNER_LINKED
     )
     stopped = Sweep.objects.filter(owner=user, state=Sweep.State.RUNNING).update(
-        state=Sweep.State.STOPPING, message="Its owner has linked the account to single sign-on."
+        state=Sweep.State.STOPPING, message=LINKED
     )
     return words + ["recurring jobs"] * bool(paused) + ["sweeps"] * bool(stopped)
 

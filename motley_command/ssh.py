@@ -135,6 +135,7 @@ def add_include(path: Path) -> bool:
 
 
 def _for_all_jobs(path: Path) -> str:
+    """All jobs of a team share an account: whatever is forwarded to one, the others' programs could use."""
     return f"""\
 # Written by motley ssh-config.
 Host {PREFIX}*
@@ -144,6 +145,8 @@ Host {PREFIX}*
     StrictHostKeyChecking no
     UserKnownHostsFile /dev/null
     GlobalKnownHostsFile /dev/null
+    ForwardAgent no
+    ForwardX11 no
     LogLevel ERROR
 """
 

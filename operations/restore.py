@@ -20,6 +20,7 @@ from django.db.models import Max
 from django.utils import timezone
 
 from cluster_app.models import Engine as EngineRow
+from connections_app.agents.after_restore import UNKNOWN_ATTEMPTS, expect_agents, machines_have_joined
 from connections_app.engine_registry import engine_named
 from database.damage import forget_damage
 from database.dump import DumpFailed, load_database
@@ -70,6 +71,7 @@ def restore_backup(path: Path, *, replace: bool) -> Manifest:
         _restore(folder / JOBS, settings.MOTLEY_ARCHIVE_ROOT)
     call_command("migrate", verbosity=0, interactive=False)
     forget_damage()
+    expect_agents(timezone.now())
     SchedulerLease.objects.update(expires_at=timezone.now())  # of processes that ran at the time of the backup
     return manifest
 
@@ -149,11 +151,12 @@ def _restore(folder: Path, root: Path) -> None:
 def skip_used_numbers() -> None:
     """Make the number of the next attempt larger than that of any whose files an engine has.
 
-    Engines know attempts by number: a number that is given again would be an attempt that has ended.
+    Engines know attempts by number: a number that is given again would be an attempt that has ended. Which ones
+    machines that joined have, nobody knows before they are heard: as many are left out as these cannot have.
     """
     found = [number for engine in _engines().values() for number in engine.attempts()]
     known = Attempt.objects.aggregate(newest=Max("pk"))["newest"] or 0
-    if newest := max([known, *found]):
+    if newest := max([known, *found]) + UNKNOWN_ATTEMPTS * machines_have_joined():
         with connection.cursor() as cursor:
             cursor.execute(SET_NEWEST_ATTEMPT[connection.vendor], [newest])
 

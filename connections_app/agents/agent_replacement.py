@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 
+from connections_app.agents.silence import granted_lease_s
 from connections_app.errors import AgentRefused
 from connections_app.models import Agent, AgentAttempt
 from engines.agent.codec import encode
@@ -38,5 +39,5 @@ def _seconds_of_lease(agent: Agent, now: datetime) -> float:
     """Seconds for which the machine may run jobs after its last message; as many again where a clock was set back."""
     if agent.heard_at is None:
         return 0.0
-    lease = timedelta(seconds=settings.MOTLEY_AGENT_LEASE_S)
+    lease = timedelta(seconds=max(settings.MOTLEY_AGENT_LEASE_S, granted_lease_s(agent)))
     return min((agent.heard_at + lease - now).total_seconds(), lease.total_seconds())

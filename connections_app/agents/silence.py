@@ -3,6 +3,7 @@
 Only of the message that a new process finds first, its time is compared with this machine's.
 """
 
+import secrets
 from datetime import datetime
 from math import inf
 from time import monotonic
@@ -46,7 +47,23 @@ def lease_is_over(agent: Agent) -> bool:
 
     A process of the service that has just begun waits for as long itself.
     """
-    return silent_s(agent) > LEASE_MARGIN * settings.MOTLEY_AGENT_LEASE_S
+    after_s = silent_s(agent)
+    return after_s > LEASE_MARGIN * settings.MOTLEY_AGENT_LEASE_S and after_s > LEASE_MARGIN * granted_lease_s(agent)
+
+
+def new_mark() -> str:
+    """Mark of an answer, by which copies of a machine are told apart. It ends with the lease that the answer grants."""
+    return f"{secrets.token_hex(8)}.{settings.MOTLEY_AGENT_LEASE_S}"
+
+
+def granted_lease_s(agent: Agent) -> float:
+    """Longest lease of the last answer that the agent has had, and those since, which it may have had.
+
+    A shorter setting holds for a machine that is heard again: one that is silent still has the lease of before.
+    """
+    heard, answers = Agent.objects.values_list("heard", "answers").get(pk=agent.pk)
+    leases = [lease for _, _, lease in (mark.partition(".") for mark in (heard, *answers)) if lease]
+    return max(map(float, leases), default=0.0)
 
 
 def is_recent(agent: Agent) -> bool:

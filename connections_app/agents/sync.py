@@ -2,7 +2,6 @@
 
 import json
 import logging
-import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -21,6 +20,7 @@ from cluster_app.services import drain, resume
 from connections_app.agents.job_folders import attempts_to_keep, follow_folders, kept_before, kept_rows_asked_for
 from connections_app.agents.join_agent import account_number
 from connections_app.agents.sessions import orders_of
+from connections_app.agents.silence import new_mark
 from connections_app.agents.updates import program_for
 from connections_app.errors import ForkedAgent
 from connections_app.models import Agent, AgentAttempt, EngineProbe
@@ -38,6 +38,8 @@ AGENTS_PER_SECOND = 20
 """Messages to which the pauses of all agents are spread."""
 MOST_ANSWERS = 16
 """Marks that are kept of answers of which the agent has shown none: more answers in a row are not lost."""
+ANY_MARK = "any"
+"""In the place of the mark that an agent has shown last, once the database was set back to a backup."""
 MOST_FINDINGS = 20
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 5.0
 REMOTE = Path("at-the-service")
@@ -201,12 +203,12 @@ def _follow_marks(agent: Agent, heard: str) -> str:
     The answers since the last that it has shown may have been lost, so that one may be shown again. Of two copies of a
     machine that show it, each has an answer of its own then; once one of these is shown, the others are not taken.
     """
-    if heard in agent.answers:
+    if heard in agent.answers or agent.heard == ANY_MARK:
         agent.heard, agent.answers = heard, []
     elif heard != agent.heard:
         log.warning("%s: a copy of the machine, with the same token and machine id, is refused", agent.name)
         raise ForkedAgent("Another copy of this machine works here with the same token: ask for a join token for this.")
-    mark = secrets.token_hex(8)
+    mark = new_mark()
     agent.answers = [*agent.answers[1 - MOST_ANSWERS :], mark]
     return mark
 
@@ -244,9 +246,13 @@ def _has_ended(one: AttemptNews | None) -> bool:
 
 
 def _store(rows: Mapping[int, AgentAttempt], news: Mapping[int, AttemptNews], now: datetime) -> None:
-    """Store reports that have changed; delete a launch once the agent has stored it."""
+    """Store reports that have changed; delete a launch once the agent has stored it.
+
+    An agent names all attempts that it has: one that it had and does not name any more is unknown to it.
+    """
     for attempt, row in rows.items():
-        if (one := news.get(attempt)) is None or row.delivered_at is None:  # it cannot know of the latter
+        one = news.get(attempt) or (_unknown(attempt) if _was_there(row) else None)
+        if one is None or row.delivered_at is None:  # it cannot know of the latter
             continue
         before = row.report, row.handed_over, row.launch, row.ready_at
         row.report, row.handed_over = encode(one.report), row.handed_over or one.handed_over
@@ -254,6 +260,15 @@ def _store(rows: Mapping[int, AgentAttempt], news: Mapping[int, AttemptNews], no
         row.ready_at = row.ready_at or (now if one.ready else None)
         if before != (row.report, row.handed_over, row.launch, row.ready_at):
             row.save(update_fields=["report", "handed_over", "launch", "ready_at"])
+
+
+def _was_there(row: AgentAttempt) -> bool:
+    """Whether the agent has said that it has the attempt, and was not told that the service has all of it."""
+    return row.report is not None and not (row.launch or row.handed_over)
+
+
+def _unknown(attempt: int) -> AttemptNews:
+    return AttemptNews(AttemptReport(attempt, Phase.UNKNOWN, proven_gone=True))
 
 
 def _standing(rows: Mapping[int, AgentAttempt]) -> dict[int, AgentState]:

@@ -82,7 +82,10 @@ def requeue_job(job: Job, *, actor: User | None) -> None:
 
 
 def change_job(job: Job, asked: Mapping[str, Any], *, actor: User, administrator: bool = False) -> None:
-    """Change the columns that `read_change` returns: of a finished job name and tags, of a queued one its request."""
+    """Change the columns that `read_change` returns: of a finished job name and tags, of a queued one its request.
+
+    `job` is as it was read: a request is valid as a whole, and one that was changed since is not written over.
+    """
     with transaction.atomic():
         lock_job(job.pk)
         found = Job.objects.select_related("team", "code").get(pk=job.pk)
@@ -92,6 +95,8 @@ def change_job(job: Job, asked: Mapping[str, Any], *, actor: User, administrator
             raise Conflict("Only a job that waits in the queue has a begin time to change: requeue it first.")
         if REQUEST_COLUMNS.keys() & asked.keys() and found.state != State.QUEUED:
             raise Conflict("The job has started in the meantime: what it requests is changed while it waits.")
+        if REQUEST_COLUMNS.keys() & asked.keys() and (new := _changed_since(job, found)):
+            raise Conflict(f"Its {', '.join(new)} changed in the meantime: look at the job, and change that.")
         if TIMES & asked.keys() and (fault := order_fault(**_times(found, asked))):
             raise InvalidSpec.at("/deadline", "invalid", fault)
         if faults := list(weight_faults(asked.get("weight", 0.0), found.team, administrator=administrator)):
@@ -99,6 +104,11 @@ def change_job(job: Job, asked: Mapping[str, Any], *, actor: User, administrator
         changes = {column: value for column, value in asked.items() if getattr(found, column) != value}
         if changes:
             _change(found, changes, actor)
+
+
+def _changed_since(read: Job, found: Job) -> list[str]:
+    """Columns of the request that somebody has changed since the job was read."""
+    return [column for column in REQUEST_COLUMNS if getattr(read, column) != getattr(found, column)]
 
 
 def _times(job: Job, asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,6 +35,9 @@ class RecurringJob(models.Model):
         SKIP = "skip", "skip due times at which the service was down"
         ONCE = "once", "submit once for all due times at which the service was down"
 
+    OWNER_LINKED = "Its owner has linked the account to single sign-on: look at its spec, and resume it."
+    """Why it is paused whose spec somebody else could have written in its owner's name: whoever resumes it owns it."""
+
     team = models.ForeignKey(Team, on_delete=models.PROTECT, related_name="recurring_jobs")
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL,

@@ -14,6 +14,8 @@ from web.rest.errors import Fault
 
 REQUEST = tuple(JobChange.OF_QUEUED)
 """Fields of a spec that may be changed while the job waits in the queue."""
+PROGRAM = {"command", "setup", "env"}
+"""Fields that say what runs, with the secrets that the job names: of such a job its owner alone changes them."""
 COLUMNS: dict[str, Any] = {
     "command": "",
     "setup": "",
@@ -48,6 +50,8 @@ def read_change(job: Job, data: Any, *, actor: User, administrator: bool = False
         raise Conflict(f"{', '.join(asked)}: only of a job that waits in the queue. Requeue it, or clone it.")
     if actor.pk != job.owner_id and not administrator:
         raise NotTheOwner(job.owner.get_username())
+    if actor.pk != job.owner_id and job.secrets and PROGRAM & asked.keys():
+        raise NotTheOwner(job.owner.get_username(), what="runs with secrets")
     kept = {name: value for name, value in columns.items() if name not in COLUMNS}
     try:
         return kept | _requested(job, asked, administrator=administrator)

@@ -25,9 +25,9 @@ IDEMPOTENCY_KEY = OpenApiParameter(
     {"type": "string", "minLength": 1, "maxLength": 200},
     OpenApiParameter.HEADER,
     description="A text of your choice, 1 to 200 printable ASCII characters. For 72 hours, unless the administrator set"
-    " another time, a request with the same key and body gets the first answer again, with "
-    "`Idempotency-Replayed: true`. The same key with another body is answered with 422, and with 409 while the first "
-    "request is still in progress.",
+    " another time, a request with the same key, query and body gets the first answer again, with "
+    "`Idempotency-Replayed: true`. The same key with another query or body is answered with 422, and with 409 while "
+    "the first request is still in progress.",
 )
 
 
@@ -39,14 +39,14 @@ class KeyedRequest:
     route: str
     key: str | None
     digest: str
-    """SHA-256 of the body as canonical JSON: white space and the order of fields do not count."""
+    """SHA-256 of the body as canonical JSON, and of the query: white space and the order of fields do not count."""
 
     @classmethod
     def of(cls, request: Request) -> "KeyedRequest":
         key = request.headers.get(HEADER)
         if key is not None and not re.fullmatch(r"[ -~]{1,200}", key):
             raise ValidationError({HEADER: ["Use 1 to 200 printable ASCII characters."]})
-        body = "" if key is None else json.dumps(request.data, sort_keys=True)
+        body = "" if key is None else json.dumps(request.data, sort_keys=True) + _query_of(request)
         user: User = request.user  # type: ignore[assignment]  # `InScope` admits no other
         return cls(user, f"{request.method} {request.path}", key, hashlib.sha256(body.encode()).hexdigest())
 
@@ -92,3 +92,9 @@ class KeyedRequest:
             unique_fields=["user", "route", "key"],
             update_fields=["digest", "status", "answer", "created_at"],
         )
+
+
+def _query_of(request: Request) -> str:
+    """The parameters in the order of their names; empty without any."""
+    given = sorted(request.query_params.lists())
+    return json.dumps(given) if given else ""

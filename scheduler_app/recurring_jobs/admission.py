@@ -56,6 +56,8 @@ def refuse_replaced_array(concurrency: str, spec: Spec) -> None:
 def why_stopped(recurring: RecurringJob) -> str:
     """Why nothing may be submitted in the name of its owner; empty if it may be."""
     team, owner = recurring.team, recurring.owner
+    if recurring.paused_because == RecurringJob.OWNER_LINKED:
+        return recurring.paused_because
     return f"The team {team} is retired." if team.retired_at else why_owner_is_gone(owner, team)
 
 

@@ -94,15 +94,18 @@ def pause_recurring_job(recurring: RecurringJob, *, actor: User, now: datetime) 
 
 
 def resume_recurring_job(recurring: RecurringJob, *, actor: User, now: datetime) -> None:
-    """Resume it from its next due time on; whoever resumes one whose owner is gone becomes its owner. Idempotent."""
+    """Resume it from its next due time on. Idempotent.
+
+    Whoever resumes one whose owner is gone, or may not have written its spec, becomes its owner.
+    """
     with transaction.atomic():
         locked = (
             RecurringJob.objects.select_for_update(of=("self",)).select_related("team", "owner").get(pk=recurring.pk)
         )
         if locked.paused_at is None:
             return
-        if why_owner_is_gone(locked.owner, locked.team):
-            locked.owner = actor
+        if why_owner_is_gone(locked.owner, locked.team) or locked.paused_because == RecurringJob.OWNER_LINKED:
+            locked.owner, locked.paused_because = actor, ""
         if why := why_stopped(locked):
             raise Conflict(why)
         locked.paused_at, locked.paused_because, locked.changed_at = None, "", now

@@ -67,8 +67,13 @@ def admitted_run(recurring: RecurringJob, now: datetime) -> Admitted:
 
 @transaction.atomic
 def run_now(recurring: RecurringJob, run: Admitted, *, actor: User, now: datetime) -> Job:
-    """Submit a run beside those of the schedule, in the owner's name, by the same rules; also while it is paused."""
-    RecurringJob.objects.select_for_update().get(pk=recurring.pk)
+    """Submit a run beside those of the schedule, in the owner's name, by the same rules; also while it is paused.
+
+    `run` is of the recurring job as it was read: of one with another spec, or owner, since then there is none.
+    """
+    found = RecurringJob.objects.select_for_update().get(pk=recurring.pk)
+    if (found.spec, found.owner_id) != (recurring.spec, recurring.owner_id):
+        raise Conflict("It was changed in the meantime: look at it, and run that.")
     result, first = _submit(recurring, run, f"run by {actor.get_username()}", now)
     if first is None:
         raise Conflict(f"It is not run: {result.message}.")

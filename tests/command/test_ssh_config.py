@@ -41,6 +41,18 @@ def test_ssh_reads_the_account_the_key_and_the_command(home: Path) -> None:
     assert (home / ".config/motley/ssh/id_ed25519").stat().st_mode & 0o077 == 0
 
 
+@needs_ssh
+def test_nothing_of_the_users_machine_is_forwarded_to_jobs(home: Path) -> None:
+    """Jobs of others in the team have the same account, and could use the keys of an agent that is forwarded."""
+    config = home / ".ssh/config"
+    config.parent.mkdir()
+    config.write_text("Host *\n    ForwardAgent yes\n    ForwardX11 yes\n")
+    ssh.write_host("motley-resnet", "motley-vision")
+    ssh.add_include(config)
+    read = subprocess.run(["ssh", "-G", "-F", str(config), "motley-resnet"], capture_output=True, text=True, check=True)
+    assert {"forwardagent no", "forwardx11 no"} <= {*read.stdout.splitlines()}
+
+
 def test_the_line_is_added_once_before_what_is_there(home: Path) -> None:
     config = home / ".ssh/config"
     config.parent.mkdir()

@@ -20,6 +20,7 @@ from rest_framework.test import APIClient
 from cluster_app.models import Engine, Node
 from cluster_app.services import cordon
 from cluster_app.storage import Volunteers
+from connections_app.agents.after_restore import expect_agents
 from connections_app.agents.join_agent import issue_join_token, revoke_agent
 from connections_app.agents.silence import last_news
 from connections_app.agents.sync import LEAVING, AgentState, answer_to
@@ -501,6 +502,46 @@ def test_lost_answers_make_no_copy(desk: Played) -> None:
         desk.mark = lost
     desk.sync()
     desk.sync()
+
+
+def test_agents_are_heard_by_a_service_that_went_back_to_a_backup(desk: Played, lab: Lab) -> None:
+    """Their marks are those of answers that the database does not know."""
+    desk.sync()
+    backup = Agent.objects.filter(name="desk").values("heard", "answers").get()
+    for _ in range(3):
+        desk.sync()
+    copied = desk.copy()
+    Agent.objects.filter(name="desk").update(**backup)
+    assert desk.post("sync", encode(told_by(desk)), desk.token) == 409
+    expect_agents(lab.now)
+    desk.sync()
+    desk.sync()
+    assert copied.post("sync", encode(told_by(copied)), copied.token) == 409, "copies are told apart as before"
+
+
+def test_a_launch_that_was_given_after_the_backup_is_followed(desk: Played, lab: Lab) -> None:
+    desk.sync()
+    job = lab.submit(gpu_types=["k80"])
+    lab.until(lambda: AgentAttempt.objects.exclude(launch="").exists())
+    backup = AgentAttempt.objects.values("launch", "delivered_at", "report").get()
+    (launch,) = desk.sync().launches
+    desk.sync(running(launch.attempt, lab))
+    AgentAttempt.objects.update(**backup)
+    expect_agents(lab.now)
+    desk.sync(over(launch.attempt, lab))
+    lab.until(lambda: job.attempts.filter(state="ended").exists())
+    assert job.attempts.get(number=1).exit_code == 143
+
+
+def test_an_attempt_that_its_machine_does_not_name_any_more_is_lost(desk: Played, lab: Lab) -> None:
+    """As one that has ended, and was forgotten there, since the backup to which the service went back."""
+    job = lab.submit(gpu_types=["k80"])
+    (launch,) = desk.given().launches
+    desk.sync(running(launch.attempt, lab))
+    lab.running(job)
+    desk.sync()
+    lab.until(lambda: job.attempts.filter(state="ended").exists())
+    assert job.attempts.get(number=1).outcome == "lost"
 
 
 def test_an_agent_of_a_release_without_marks_is_heard(desk: Played) -> None:

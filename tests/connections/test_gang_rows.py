@@ -1,6 +1,7 @@
 """Gangs over servers as their rows say: ranks of a test of the engine, which is the shortest way to a gang."""
 
 import re
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from engines.protocol import Launch, NodeLaunch
 from jobs_app.models import Attempt
 from scheduler_app.round import store_node_reports
 from scheduler_app.round.store_node_reports import advance_gangs
+from tests.played_agent import JOINING, Played
 from tests.service_lab import Lab
 
 pytestmark = pytest.mark.django_db
@@ -125,6 +127,28 @@ def test_the_silence_of_a_server_counts_from_the_moment_that_a_rank_was_given_to
     end = step()
     assert isinstance(end, EndOfGang)
     assert end.note == "gpu1 has not been heard for 11 s."
+
+
+def test_a_silent_server_has_the_lease_that_it_was_given_whatever_the_setting_is_now(
+    clock: Clock, settings: Settings, lab: Lab
+) -> None:
+    """Its jobs run until then: a service that is started again with a shorter lease must not start them elsewhere."""
+    agent = Played(lab, "gpu1", site=True, joining=replace(JOINING, gangs=True))
+    agent.sync()
+    agent.sync()
+    settings.MOTLEY_AGENT_LEASE_S = 15
+    row = Agent.objects.get(name="gpu1")
+    assert not silence.lease_is_over(row)
+    clock.now_s += 1.25 * 15 + 1
+    assert not silence.lease_is_over(row)
+    clock.now_s += 1.25 * 240
+    assert silence.lease_is_over(row)
+    for _ in range(2):  # it shows that it has had an answer with the new one
+        agent.sync()
+    row = Agent.objects.get(name="gpu1")
+    assert not silence.lease_is_over(row)
+    clock.now_s += 1.25 * 15 + 1
+    assert silence.lease_is_over(row)
 
 
 @pytest.mark.parametrize("moved", [timedelta(hours=-1), timedelta(minutes=10)], ids=["back", "ahead"])

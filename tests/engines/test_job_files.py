@@ -1,7 +1,9 @@
 """Files of a job's own folder: what is listed and opened, and that nothing leads out of it."""
 
 import os
+import shutil
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -83,6 +85,16 @@ def test_a_hard_link_to_a_file_of_another_account_is_refused(job: Path) -> None:
 def test_a_name_that_is_no_text_is_listed(job: Path) -> None:
     (job / "work" / os.fsdecode(b"caf\xe9")).touch()
     assert "caf\ufffd" in names(job, "work")
+
+
+@pytest.mark.parametrize("at_s", [10**14, -(10**14)])
+def test_a_file_with_a_time_that_is_no_date_hides_no_others(job: Path, at_s: int) -> None:
+    """Some file systems keep whatever time a job gives to a file."""
+    with TemporaryDirectory(dir="/dev/shm") as folder:
+        shutil.copytree(job, there := Path(folder) / "job")
+        os.utime(there / "work" / "out" / "model.bin", (at_s, at_s))
+        (found,) = list_folder(there, "work/out")
+    assert found.modified_at.year in (1970, 9999)
 
 
 def test_a_long_folder_is_cut(job: Path) -> None:

@@ -51,6 +51,13 @@ def test_what_is_no_record_is_left_out() -> None:
     assert [r.sizes for r in parse_order(good + b"x" * RECORD_BYTES + good + good[:7])] == [(1, 2), (1, 2)]
 
 
+def test_a_record_with_a_time_that_is_no_date_is_left_out() -> None:
+    """A machine that joined sends the records of what runs there."""
+    late = b"%025d 000000 000000\n" % 10**17
+    assert len(late) == RECORD_BYTES
+    assert parse_order(late) == []
+
+
 def test_times_do_not_go_back_with_the_clock(tmp_path: Path) -> None:
     grown = [(Stream.STDOUT, n, n + 1) for n in range(3)]
     at_ms = [record.at_ms for record in records(tmp_path / "order", *grown, pause_s=-5)]

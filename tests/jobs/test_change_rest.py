@@ -4,13 +4,18 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
 from audit_app.models import AuditEntry
-from jobs_app.lifecycle.commands import hold_job
+from jobs_app.errors import Conflict
+from jobs_app.lifecycle.commands import change_job, hold_job
 from jobs_app.models import Job, JobTag
+from jobs_app.secrets import set_secret
+from jobs_app.submission.changing import read_change
 from tests.rest_callers import SPEC, Scope, caller
 from tests.service_lab import UNTIL_LET_GO, Lab
+from web.pages.job_editing import changeable
 
 
 def act(client: APIClient, job: Job, verb: str, body: Any = None) -> Any:
@@ -322,6 +327,17 @@ def test_what_a_submission_would_refuse_a_change_is_refused_too(cluster: Lab, ad
     assert queued.gpus_min == 1
 
 
+def test_a_change_writes_over_none_that_came_between_its_reading_and_its_writing(cluster: Lab, queued: Job) -> None:
+    """What is asked is admitted with the rest of the request, before the lock."""
+    read = Job.objects.get(pk=queued.pk)
+    slow = read_change(read, {"gpu_types": ["a100"]}, actor=read.owner)
+    change_job(read, read_change(read, {"command": "python fixed.py"}, actor=read.owner), actor=read.owner)
+    with pytest.raises(Conflict, match="Its command, workload changed in the meantime"):
+        change_job(read, slow, actor=read.owner)
+    queued.refresh_from_db()
+    assert queued.command == "python fixed.py"
+
+
 def test_a_job_whose_begin_time_has_passed_is_changed(cluster: Lab, ada: APIClient, queued: Job) -> None:
     Job.objects.filter(pk=queued.pk).update(begin_time=cluster.now, deadline=cluster.now)
     assert change(ada, queued, command="python other.py").status_code == 200
@@ -347,6 +363,17 @@ def test_only_its_owner_changes_what_a_job_runs(cluster: Lab, ada: APIClient) ->
     answer = change(other, job, command="env > /tmp/secrets")
     assert (answer.status_code, answer.json()["code"]) == (403, "not_the_owner")
     assert change(other, job, name="fine").status_code == 200
+
+
+@pytest.mark.parametrize("fields", [{"command": "env | base64"}, {"setup": "env | base64"}, {"env": {"A": "b"}}])
+def test_what_runs_with_secrets_of_its_owner_no_administrator_changes(cluster: Lab, fields: dict[str, Any]) -> None:
+    """As they are refused a session in it."""
+    set_secret("HF_TOKEN", "long enough", team=None, actor=cluster.user())
+    job, root = cluster.submit(secrets=["HF_TOKEN"]), User.objects.create_superuser("root")
+    answer = change(caller(root, Scope.ADMIN), job, **fields)
+    assert (answer.status_code, answer.json()["code"]) == (403, "not_the_owner")
+    assert not {*fields} & changeable(job, root), "nor on the page"
+    assert change(caller(root, Scope.ADMIN), job, gpus=2).status_code == 200
 
 
 def test_a_deadline_before_the_begin_is_refused_at_every_door(cluster: Lab, ada: APIClient, queued: Job) -> None:

@@ -44,6 +44,14 @@ def test_another_body_with_the_same_key_is_refused(ada: APIClient) -> None:
     assert [fault["pointer"] for fault in answer.json()["errors"]] == [""]
 
 
+def test_another_query_with_the_same_key_is_refused(ada: APIClient) -> None:
+    """The query says with which checkpoint a clone begins."""
+    job = submit(ada, "k").json()
+    route = f"/api/v1/jobs/{job['id']}/clone"
+    assert submit(ada, "c", route).status_code == 201
+    assert submit(ada, "c", f"{route}?checkpoint=step-500").json()["code"] == "idempotency_key_reused"
+
+
 def test_the_order_of_fields_is_not_another_body(ada: APIClient) -> None:
     for body in ('{"name": "net", "command": "true", "gpus": 1}', '{"gpus":1,"command":"true","name":"net"}'):
         answer = ada.post("/api/v1/jobs", body, content_type="application/json", headers={"Idempotency-Key": "k"})

@@ -7,8 +7,9 @@ from django.utils import timezone
 from rest_framework.test import APIClient
 
 from audit_app.models import AuditEntry
+from jobs_app.errors import NotAllowed
 from jobs_app.models import ApiToken
-from jobs_app.tokens import issue_token
+from jobs_app.tokens import issue_token, revoke_token
 from tests.rest_callers import Scope, caller, with_token
 from tests.service_lab import Lab
 
@@ -136,3 +137,13 @@ def test_a_token_is_revoked_with_those_that_it_made(ada: APIClient) -> None:
     ada.delete(f"{ROUTE}/{first['id']}")
     assert with_token(third["token"]).get("/api/v1/me").status_code == 401
     assert AuditEntry.objects.filter(action="token.revoke").count() == 3
+
+
+def test_a_request_that_began_before_a_token_was_revoked_makes_none_after_it(ada: APIClient) -> None:
+    """Whoever has found the token may ask for another one while it is being revoked."""
+    made(ada)
+    first = ApiToken.objects.select_related("user").get(name="ci")
+    revoke_token(ApiToken.objects.get(name="ci"))
+    with pytest.raises(NotAllowed, match="ended in the meantime"):
+        issue_token(first.user, name="late", scope=Scope.READ, made_by=first)
+    assert not ApiToken.objects.filter(name="late").exists()

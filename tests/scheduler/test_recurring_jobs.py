@@ -8,6 +8,7 @@ import pytest
 from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
+from jobs_app.errors import Conflict
 from jobs_app.lifecycle.commands import cancel_job
 from jobs_app.models import Job, Notification, RecurringJob, RecurringRun, Team
 from jobs_app.notifications.targets import add_target
@@ -21,7 +22,7 @@ from scheduler_app.recurring_jobs.editing import (
     resume_recurring_job,
 )
 from scheduler_app.recurring_jobs.schedule import LATE
-from scheduler_app.recurring_jobs.submission import submit_due_runs
+from scheduler_app.recurring_jobs.submission import admitted_run, run_now, submit_due_runs
 from tests.service_lab import Lab
 
 MIDNIGHT = datetime(2026, 5, 4, tzinfo=UTC)
@@ -47,6 +48,17 @@ def added(lab: Lab, *, at: datetime = MIDNIGHT, spec: Any = SPEC, **columns: Any
 def outcomes() -> list[tuple[str, datetime]]:
     """Of all due times, the first first."""
     return [(run.outcome, run.due_at) for run in RecurringRun.objects.order_by("due_at")]
+
+
+def test_a_run_now_is_by_the_spec_that_it_has_now(cluster: Lab) -> None:
+    """It was admitted before the lock, and may have another spec and owner since."""
+    read = added(cluster)
+    run = admitted_run(read, MIDNIGHT)
+    asked = {"spec": SPEC | {"command": "python fixed.py"}}
+    change_recurring_job(RecurringJob.objects.get(), asked, actor=cluster.user(), now=MIDNIGHT)
+    with pytest.raises(Conflict, match="changed in the meantime"):
+        run_now(read, run, actor=cluster.user(), now=MIDNIGHT)
+    assert not Job.objects.exists()
 
 
 def test_it_is_submitted_when_it_is_due_and_not_before(cluster: Lab) -> None:

@@ -1,6 +1,7 @@
 """First sign-on of an identity: the account keeps nothing that whoever invited the person could have set."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -13,12 +14,16 @@ from pytest_django import Settings
 from rest_framework.test import APIClient
 
 from audit_app.models import AuditEntry
-from jobs_app.errors import NotAccepted
+from jobs_app.errors import JobsError, NotAccepted, NotAllowed
 from jobs_app.invitations import accept_invitation, find_invitation, invite
-from jobs_app.models import ApiToken, Invitation, NotificationTarget, RecurringJob, Secret, Team
+from jobs_app.lifecycle.commands import hold_job, release_job
+from jobs_app.models import ApiToken, Invitation, Job, NotificationTarget, RecurringJob, Secret, Team
 from jobs_app.secrets import set_secret
+from jobs_app.submission.submit import submit_job
 from jobs_app.tokens import issue_token
+from scheduler_app.recurring_jobs.editing import add_recurring_job, admitted_recurring_job, pause_recurring_job
 from tests.identity_provider import CLIENT, SECRET, IdentityProvider, identity_provider
+from tests.service_lab import Lab
 
 PASSWORD = "violet-harbour-42"
 VICTOR = {"sub": "23", "preferred_username": "victor", "email": "victor@example.org", "email_verified": True}
@@ -81,6 +86,7 @@ def test_who_opens_the_invitation_of_another_is_out_when_that_person_comes(
 ) -> None:
     user, text = invited(team, lead)
     browser = accepted(text)
+    user.refresh_from_db()
     token = issue_token(user, name="a", scope=ApiToken.Scope.SUBMIT)
     set_secret("HF_TOKEN", "a value of the lead", team=None, actor=user)
     NotificationTarget.objects.create(user=user, kind="webhook", shown="https://a.example", encrypted="a")
@@ -99,6 +105,44 @@ def test_who_opens_the_invitation_of_another_is_out_when_that_person_comes(
     ended = "the password, 1 API token, targets of notifications, secrets, recurring jobs"
     assert (entry.actor, entry.message) == (user, f"ended: {ended}")
     assert ended in str(*get_messages(answer.wsgi_request))
+
+
+def test_a_request_that_began_before_the_link_makes_no_token_after_it(
+    provider: IdentityProvider, team: Team, lead: User
+) -> None:
+    _, text = invited(team, lead)
+    accepted(text)
+    asks = User.objects.get(username="vic")  # as the browser of the lead was authenticated
+    assert sign_on(provider)[0] == asks
+    with pytest.raises(NotAllowed, match="ended in the meantime"):
+        issue_token(asks, name="late", scope=ApiToken.Scope.ADMIN)
+
+
+def test_nothing_that_was_prepared_in_the_account_gets_a_secret_that_the_person_sets_later(
+    provider: IdentityProvider, team: Team, lead: User, lab: Lab
+) -> None:
+    """A lead opens the invitation, prepares a job that is held and a recurring job that is paused, and waits."""
+    lab.node("n1")
+    user, text = invited(team, lead)
+    accepted(text)
+    set_secret("HF_TOKEN", "a value of the lead", team=None, actor=user)
+    spec = {"name": "a", "team": team.name, "command": "env | base64", "gpus": 1, "secrets": ["HF_TOKEN"]}
+    job, plain = submit_job(spec, owner=user), submit_job(spec | {"secrets": []}, owner=user)
+    hold_job(job, actor=user)
+    asked = {"name": "a", "schedule": "0 3 * * *", "spec": spec}
+    add_recurring_job(recurring := admitted_recurring_job(asked, owner=user, now=timezone.now()))
+    pause_recurring_job(recurring, actor=user, now=timezone.now())
+    sign_on(provider)
+    set_secret("HF_TOKEN", "the value of Victor", team=None, actor=user)
+    with suppress(JobsError):
+        release_job(job, actor=lead)
+    by_lead = APIClient()
+    by_lead.force_authenticate(lead)
+    assert by_lead.post(f"/api/v1/recurring-jobs/{recurring.pk}/run").status_code == 409
+    set_secret("HF_TOKEN", "a value of the lead", team=None, actor=lead)
+    assert by_lead.post(f"/api/v1/recurring-jobs/{recurring.pk}/resume").json()["owner"] == "lea"
+    assert by_lead.post(f"/api/v1/recurring-jobs/{recurring.pk}/run").json()["owner"] == "lea"
+    assert list(Job.objects.unfinished().filter(owner=user)) == [plain]
 
 
 def test_an_invitation_that_was_not_accepted_ends_with_the_link(
@@ -122,6 +166,7 @@ def test_an_account_of_an_administrator_keeps_its_secrets(provider: IdentityProv
 def test_what_comes_after_the_link_stays(provider: IdentityProvider, team: Team, lead: User) -> None:
     user, _ = invited(team, lead)
     sign_on(provider)
+    user.refresh_from_db()
     token = issue_token(user, name="mine", scope=ApiToken.Scope.READ)
     sign_on(provider)
     assert APIClient(HTTP_AUTHORIZATION=f"Bearer {token}").get("/api/v1/me").status_code == 200
@@ -133,6 +178,7 @@ def test_an_identity_that_takes_the_place_of_another_finds_nothing_of_it(
 ) -> None:
     user, _ = invited(team, lead)
     sign_on(provider)
+    user.refresh_from_db()
     token = issue_token(user, name="of the first", scope=ApiToken.Scope.READ)
     User.objects.update(is_staff=False, is_superuser=False)
     SocialAccount.objects.all().delete()

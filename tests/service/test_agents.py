@@ -121,6 +121,37 @@ def test_a_job_whose_agent_stands_still_stops_before_it_may_start_elsewhere(
     assert steps == list(range(1, len(steps) + 1))
 
 
+def test_a_machine_goes_on_with_a_service_that_went_back_to_a_backup(
+    runtime: Path, data_folder: Path, job_user: str, tmp_path: Path
+) -> None:
+    """One job ends after the backup, one runs all the time, one begins after it. No step is done twice."""
+    lease = {"MOTLEY_AGENT_LEASE_S": "8"}
+    with a_service(prepared=data_folder, **lease) as service, an_agent(service, job_user) as agent:
+        agent.join("fay-desk", "k80:2")
+        agent.start()
+        given = {"gpu_types": ["k80"], "checkpoint": {"grace_seconds": 2}}
+        known, ended = service.submit(COUNTS, **given), service.submit(f"echo begun; {UNTIL_LET_GO}", **given)
+        wait_for("both run", lambda: "step 3\n" in log_of(service, known, 1) and log_of(service, ended, 1))
+        assert service.manage("backup", str(tmp_path / "file")).returncode == 0
+        agent.let_go(ended)
+        service.wait_for_state(ended, "succeeded")
+        late = service.submit("sleep 600", **given)
+        service.wait_for_state(late, "running")
+        service.kill()
+        done = service.manage("restore", "--replace", str(tmp_path / "file"))
+        assert done.returncode == 0, done.stderr
+        assert not agent.jobs()
+        service.start()
+        service.wait_for_state(known, "succeeded")
+        steps = [int(line.split()[1]) for n in (1, 2) for line in log_of(service, known, n).splitlines()]
+        assert steps == list(range(1, len(steps) + 1))
+        wait_for("it is done again", lambda: log_of(service, ended, 2) == "begun\n")
+        agent.let_go(ended)
+        service.wait_for_state(ended, "succeeded")
+        assert agent.process is not None
+        assert agent.process.poll() is None
+
+
 def test_a_machine_that_dies_costs_the_work_since_its_last_uploaded_checkpoint(
     service: Service, agent: AgentProcess, successor: AgentProcess
 ) -> None:

@@ -26,7 +26,7 @@ from jobs_app.forms import (
 )
 from jobs_app.lifecycle.commands import DESCRIPTIVE, change_job
 from jobs_app.models import Job
-from jobs_app.submission.changing import REQUEST, read_change
+from jobs_app.submission.changing import PROGRAM, REQUEST, read_change
 from jobs_app.submission.conversion import spec_of
 from web.pages.base import SignedInRequest, show_error
 from web.rest.errors import Fault
@@ -112,8 +112,11 @@ def changeable(job: Job, user: User) -> set[str]:
         return every & DESCRIPTIVE
     if job.state != Job.State.QUEUED:
         return every - OF_QUEUED
-    is_theirs = user.pk == job.owner_id or user.is_staff
-    return every if is_theirs else every - {*REQUEST, "gpus_max"}
+    if user.pk == job.owner_id:
+        return every
+    if user.is_staff:
+        return every - PROGRAM if job.secrets else every
+    return every - {*REQUEST, "gpus_max"}
 
 
 @login_required

@@ -1,10 +1,12 @@
 """Restore a backup."""
 
+import time
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from connections_app.agents.after_restore import longest_lease_s, machines_have_joined
 from engines.protocol import EngineError
 from operations.restore import GRACE, NotRestored, restore_backup, skip_used_numbers, stop_strays
 
@@ -20,6 +22,7 @@ class Command(BaseCommand):
         parser.add_argument("--replace", action="store_true", help="Even if the database has jobs: they are lost.")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        began_s, had_machines = time.monotonic(), machines_have_joined()
         try:
             manifest = restore_backup(options["file"], replace=options["replace"])
         except NotRestored as error:
@@ -36,4 +39,13 @@ class Command(BaseCommand):
         if left:
             names = ", ".join(f"{stray.attempt} of {stray.engine}" for stray in left)
             raise CommandError(f"These attempts still run: {names}. Start the service when they have ended.")
+        if had_machines or machines_have_joined():
+            self._outlast_leases(began_s)
         self.stdout.write("Start the service: jobs go on from their last checkpoints.")
+
+    def _outlast_leases(self, began_s: float) -> None:
+        """Wait until no job can be left at a machine that joined; the service gave its last answer before we began."""
+        left_s = max(began_s + longest_lease_s() - time.monotonic(), 0.0)
+        self.stdout.write(f"Machines that joined stop their jobs by themselves: waiting {left_s:.0f} s for that.")
+        self.stdout.flush()
+        time.sleep(left_s)
