@@ -100,6 +100,7 @@ STOP_REASONS = {
 
 def dispatch(fence: Fence, now: datetime) -> None:
     """Send the engines every command that the rows call for and that is not recorded as sent."""
+    fence.check()
     states = set(Attempt.objects.live().order_by().values_list("state", flat=True).distinct())
     if not states:
         return
