@@ -308,6 +308,14 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def is_gone(folder: Path) -> bool:
+    """Whether somebody has removed the folder, and not the disk that it is on."""
+    try:
+        return not folder.exists() and folder.parent.exists()
+    except OSError:  # of a broken disk
+        return False
+
+
 def reserve_space(*paths: Path) -> None:
     """Reserve space for small files to come: a full disk must not hide how a job ended, or that it is to stop."""
     for path in paths:

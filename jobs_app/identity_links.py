@@ -14,7 +14,8 @@ from audit_app.models import Action
 from audit_app.services import note
 from jobs_app.errors import JobIsFinished
 from jobs_app.lifecycle.commands import cancel_job
-from jobs_app.models import ApiToken, Invitation, Job, NotificationTarget, RecurringJob, Secret, Sweep
+from jobs_app.lifecycle.dependencies import PER_TRANSACTION, cancel_queued
+from jobs_app.models import ApiToken, Invitation, Job, NotificationTarget, Reason, RecurringJob, Secret, Sweep
 from jobs_app.notifications.targets import delete_target
 from jobs_app.secrets import delete_secret
 from jobs_app.tokens import revoke_token
@@ -74,10 +75,7 @@ def _delete_prepared(user: User) -> list[str]:
         delete_target(target, actor=user)
     for secret in secrets:
         delete_secret(secret, actor=user)
-    for job in (jobs := Job.objects.unfinished().filter(owner=user).exclude(secrets=[]).order_by("pk")):
-        with suppress(JobIsFinished):
-            cancel_job(job, actor=user, because=LINKED)
-    words += ["jobs with secrets"] * bool(jobs)
+    words += ["jobs with secrets"] * _cancel_jobs_with_secrets(user)
     paused = RecurringJob.objects.filter(owner=user).update(
         paused_at=timezone.now(), paused_because=RecurringJob.OWNER_LINKED
     )
@@ -89,3 +87,15 @@ def _delete_prepared(user: User) -> list[str]:
 
 def _ended(gone: list[str]) -> str:
     return f"ended: {', '.join(gone)}" if gone else ""
+
+
+def _cancel_jobs_with_secrets(user: User) -> bool:
+    """Cancel the unfinished jobs that name secrets, those that wait in bulk; returns whether there were any."""
+    jobs = Job.objects.unfinished().filter(owner=user).exclude(secrets=[]).order_by("pk")
+    found = list(jobs.values_list("pk", flat=True))
+    for start in range(0, len(found), PER_TRANSACTION):
+        cancel_queued(dict.fromkeys(found[start : start + PER_TRANSACTION], LINKED), Reason.CANCELLED_BY_USER)
+    for job in jobs:
+        with suppress(JobIsFinished):
+            cancel_job(job, actor=user, because=LINKED)
+    return bool(found)

@@ -16,9 +16,10 @@ from django.conf import settings
 from django.core.management import call_command
 from django.db import DatabaseError, connection
 from django.db.migrations.loader import MigrationLoader
-from django.db.models import Max
+from django.db.models import Max, QuerySet
 from django.utils import timezone
 
+from cluster_app.models import WITH_AGENTS
 from cluster_app.models import Engine as EngineRow
 from connections_app.agents.after_restore import UNKNOWN_ATTEMPTS, expect_agents, machines_have_joined
 from connections_app.engine_registry import engine_named
@@ -148,22 +149,26 @@ def _restore(folder: Path, root: Path) -> None:
 # -- attempts that were made after the backup ----------------------------------------------------------------------
 
 
-def skip_used_numbers() -> None:
+def skip_used_numbers(*, had_machines: bool) -> None:
     """Make the number of the next attempt larger than that of any whose files an engine has.
 
     Engines know attempts by number: a number that is given again would be an attempt that has ended. Which ones
-    machines that joined have, nobody knows before they are heard: as many are left out as these cannot have.
+    machines that joined have, nobody knows before they are heard: as many are left out as these cannot have. So they
+    are for those that joined after the backup (`had_machines`), which keep their files when they join anew.
     """
-    found = [number for engine in _engines().values() for number in engine.attempts()]
+    found = [number for engine in _engines(EngineRow.objects.all()).values() for number in engine.attempts()]
     known = Attempt.objects.aggregate(newest=Max("pk"))["newest"] or 0
-    if newest := max([known, *found]) + UNKNOWN_ATTEMPTS * machines_have_joined():
+    if newest := max([known, *found]) + UNKNOWN_ATTEMPTS * (had_machines or machines_have_joined()):
         with connection.cursor() as cursor:
             cursor.execute(SET_NEWEST_ATTEMPT[connection.vendor], [newest])
 
 
 def stop_strays(*, patience_s: float) -> list[OrphanAttempt]:
-    """Stop the attempts that the restored database does not know, as if preempted; returns those that still run."""
-    running = _engines()
+    """Stop the attempts that the restored database does not know, as if preempted; returns those that still run.
+
+    Machines that joined are not reached: they stop theirs when their lease is over.
+    """
+    running = _engines(EngineRow.objects.exclude(kind__in=WITH_AGENTS))
     strays = _strays(running)
     for stray in strays:
         running[stray.engine].stop(stray.attempt, reason=StopReason.PREEMPT, grace=GRACE)
@@ -174,12 +179,12 @@ def stop_strays(*, patience_s: float) -> list[OrphanAttempt]:
     return strays
 
 
-def _engines() -> Mapping[str, Engine]:
-    return {name: engine_named(name) for name in EngineRow.objects.values_list("name", flat=True)}
+def _engines(rows: QuerySet[EngineRow]) -> Mapping[str, Engine]:
+    return {name: engine_named(name) for name in rows.values_list("name", flat=True)}
 
 
 def _strays(running: Mapping[str, Engine]) -> list[OrphanAttempt]:
-    """Running attempts of all engines that the database does not know; `EngineError` if one does not answer."""
+    """Running attempts of these engines that the database does not know; `EngineError` if one does not answer."""
     known = set(Attempt.objects.with_processes().values_list("pk", flat=True))
     found: list[OrphanAttempt] = []
     for name, engine in running.items():

@@ -30,6 +30,9 @@ def longest_lease_s() -> float:
 
 
 def expect_agents(now: datetime) -> None:
-    """Let each agent be heard with any mark, once. What had not been given to it may have been since."""
+    """Let each agent be heard with any mark until it shows that of an answer since then.
+
+    A launch that it had not been given may have been given to it after the backup.
+    """
     Agent.objects.filter(engine__isnull=False).update(heard=ANY_MARK, answers=[])
     AgentAttempt.objects.filter(delivered_at=None, forgotten=False).exclude(launch="").update(delivered_at=now)

@@ -39,7 +39,7 @@ AGENTS_PER_SECOND = 20
 MOST_ANSWERS = 16
 """Marks that are kept of answers of which the agent has shown none: more answers in a row are not lost."""
 ANY_MARK = "any"
-"""In the place of the mark that an agent has shown last, once the database was set back to a backup."""
+"""In the place of the mark that an agent has shown last, from the restore of a backup until it shows one of ours."""
 MOST_FINDINGS = 20
 SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 5.0
 REMOTE = Path("at-the-service")
@@ -203,9 +203,9 @@ def _follow_marks(agent: Agent, heard: str) -> str:
     The answers since the last that it has shown may have been lost, so that one may be shown again. Of two copies of a
     machine that show it, each has an answer of its own then; once one of these is shown, the others are not taken.
     """
-    if heard in agent.answers or agent.heard == ANY_MARK:
+    if heard in agent.answers:
         agent.heard, agent.answers = heard, []
-    elif heard != agent.heard:
+    elif agent.heard not in (heard, ANY_MARK):
         log.warning("%s: a copy of the machine, with the same token and machine id, is refused", agent.name)
         raise ForkedAgent("Another copy of this machine works here with the same token: ask for a join token for this.")
     mark = new_mark()

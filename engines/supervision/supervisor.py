@@ -22,6 +22,7 @@ from engines.attempt_files import (
     LaunchFile,
     RankCommand,
     StartedFile,
+    is_gone,
     release_space,
     utc_now,
     write_json,
@@ -162,6 +163,8 @@ class Supervisor:
         if stop is not None:
             self._say_why(stop["reason"])
             self._stop_within(stop["grace_s"])
+        elif is_gone(self._folder.path):  # the engine does not know the attempt any more: it may run elsewhere
+            self._stop_within(0.0)
 
     def _obey_lease(self) -> None:
         """Stop when the lease runs out: the service may then start the job elsewhere."""
@@ -290,8 +293,11 @@ def write_exit(
 
 
 def _keep_trying(path: Path, content: object, *, tries: float = inf) -> None:
-    """Write the file, retrying while the disk is full: without `exit.json` the GPUs are never released."""
-    while tries > 0:
+    """Write the file, retrying while the disk is full: without `exit.json` the GPUs are never released.
+
+    In a folder that somebody has removed nobody looks for it.
+    """
+    while tries > 0 and not is_gone(path.parent):
         try:
             return write_json(path, content)
         except OSError:

@@ -1,4 +1,7 @@
-"""Failed dependencies: jobs that wait for a job which can no longer fulfil the condition are cancelled, in bulk."""
+"""Cancellation in bulk: of jobs that wait for a job which can no longer fulfil the condition, and of others."""
+
+from collections.abc import Mapping
+from uuid import UUID
 
 from django.db import transaction
 from django.db.models import QuerySet
@@ -31,10 +34,14 @@ def _failed() -> QuerySet[JobDependency]:
 def _cancel_some() -> int:
     """Cancel up to `PER_TRANSACTION` jobs by an UPDATE under row locks; a job that has left the queue is skipped."""
     broken = _failed().select_related("parent").order_by("-pk")
-    failed = {need.child_id: need.parent for need in broken[:PER_TRANSACTION]}
-    queued = Job.objects.select_for_update().filter(pk__in=failed, state=Job.State.QUEUED).order_by("pk")
-    why = {pk: _what_happened_to(failed[pk]) for pk in queued.values_list("pk", flat=True)}
-    now, reason = timezone.now(), Reason.DEPENDENCY_FAILED
+    failed = {need.child_id: _what_happened_to(need.parent) for need in broken[:PER_TRANSACTION]}
+    return cancel_queued(failed, Reason.DEPENDENCY_FAILED)
+
+
+def cancel_queued(messages: Mapping[UUID, str], reason: Reason) -> int:
+    """Cancel those of up to `PER_TRANSACTION` jobs that still wait in the queue; call it inside a transaction."""
+    queued = Job.objects.select_for_update().filter(pk__in=messages, state=Job.State.QUEUED).order_by("pk")
+    why, now = {pk: messages[pk] for pk in queued.values_list("pk", flat=True)}, timezone.now()
     rewrite(
         Job,
         ("state", "held", "reason", "message", "reasons", "finished_at"),

@@ -69,9 +69,13 @@ def admitted_run(recurring: RecurringJob, now: datetime) -> Admitted:
 def run_now(recurring: RecurringJob, run: Admitted, *, actor: User, now: datetime) -> Job:
     """Submit a run beside those of the schedule, in the owner's name, by the same rules; also while it is paused.
 
-    `run` is of the recurring job as it was read: of one with another spec, or owner, since then there is none.
+    `run` is of the recurring job as it was read: of one with another spec, or owner, since then there is none, nor of
+    one whose owner is gone, or has linked the account, since then.
     """
-    found = RecurringJob.objects.select_for_update().get(pk=recurring.pk)
+    locked = RecurringJob.objects.select_for_update(of=("self",)).select_related("team", "owner")
+    found = locked.get(pk=recurring.pk)
+    if why := why_stopped(found):
+        raise Conflict(why)
     if (found.spec, found.owner_id) != (recurring.spec, recurring.owner_id):
         raise Conflict("It was changed in the meantime: look at it, and run that.")
     result, first = _submit(recurring, run, f"run by {actor.get_username()}", now)

@@ -22,8 +22,8 @@ from cluster_app.services import cordon
 from cluster_app.storage import Volunteers
 from connections_app.agents.after_restore import expect_agents
 from connections_app.agents.join_agent import issue_join_token, revoke_agent
-from connections_app.agents.silence import last_news
-from connections_app.agents.sync import LEAVING, AgentState, answer_to
+from connections_app.agents.silence import granted_lease_s, last_news
+from connections_app.agents.sync import ANY_MARK, LEAVING, AgentState, answer_to
 from connections_app.agents.uploads import checkpoints_of
 from connections_app.engine_registry import engines
 from connections_app.models import Agent, AgentAttempt
@@ -517,6 +517,20 @@ def test_agents_are_heard_by_a_service_that_went_back_to_a_backup(desk: Played, 
     desk.sync()
     desk.sync()
     assert copied.post("sync", encode(told_by(copied)), copied.token) == 409, "copies are told apart as before"
+
+
+@pytest.mark.parametrize("told", ["a mark that is longer than those of any release", "0123.long"])
+def test_what_an_agent_shows_after_a_restore_is_not_stored(desk: Played, lab: Lab, told: str) -> None:
+    """A volunteer's machine may say anything: it is no lease that the service granted, and has no length."""
+    desk.sync()
+    expect_agents(lab.now)
+    desk.mark = told
+    desk.sync()
+    agent = Agent.objects.get(name="desk")
+    assert agent.heard == ANY_MARK
+    assert granted_lease_s(agent) == settings.MOTLEY_AGENT_LEASE_S
+    desk.sync()
+    assert Agent.objects.get(name="desk").heard != ANY_MARK
 
 
 def test_a_launch_that_was_given_after_the_backup_is_followed(desk: Played, lab: Lab) -> None:

@@ -15,12 +15,14 @@ from pytest_django import Settings
 
 from cluster_app.models import Engine
 from connections_app.agents import gangs, silence, sync
+from connections_app.agents.after_restore import UNKNOWN_ATTEMPTS
 from connections_app.agents.engine import AgentEngine
 from connections_app.agents.gangs import Cause, EndOfGang, Go, gangs_to_advance, steps_of, take_step
 from connections_app.agents.uploads import attempt_folder
 from connections_app.models import Agent, AgentAttempt, EngineProbe
 from engines.protocol import Launch, NodeLaunch
 from jobs_app.models import Attempt
+from operations.restore import skip_used_numbers, stop_strays
 from scheduler_app.round import store_node_reports
 from scheduler_app.round.store_node_reports import advance_gangs
 from tests.played_agent import JOINING, Played
@@ -149,6 +151,21 @@ def test_a_silent_server_has_the_lease_that_it_was_given_whatever_the_setting_is
     assert not silence.lease_is_over(row)
     clock.now_s += 1.25 * 15 + 1
     assert silence.lease_is_over(row)
+
+
+def test_a_restore_waits_for_no_test_of_a_server_that_does_not_answer() -> None:
+    """Nothing reaches it before the service starts, and its lease is over by then."""
+    gang_of(server("gpu1"), ready=(None,))
+    assert stop_strays(patience_s=0) == []
+
+
+def test_attempts_after_a_restore_have_no_number_of_a_machine_that_joined_after_the_backup(lab: Lab) -> None:
+    """It joins anew, and its agent finds the files of its attempts."""
+    lab.node("n1")
+    before = lab.attempt(lab.submit(), state="running", started_at=lab.now)
+    skip_used_numbers(had_machines=True)
+    after = lab.attempt(lab.submit(), state="running", started_at=lab.now)
+    assert after.pk == before.pk + UNKNOWN_ATTEMPTS + 1
 
 
 @pytest.mark.parametrize("moved", [timedelta(hours=-1), timedelta(minutes=10)], ids=["back", "ahead"])

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -224,6 +225,19 @@ def hanging_in_its_exit() -> Iterator[None]:
 
 def children_of(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.local_only
+def test_a_job_whose_attempt_has_no_files_any_more_is_killed(lab: Lab) -> None:
+    """Its engine no longer knows it, and the service may start the job elsewhere."""
+    attempt = lab.launch(STUBBORN)
+    lab.wait_for_output(attempt, b"up")
+    supervisor, processes = lab.supervisor(attempt), lab.processes(attempt)
+    shutil.rmtree(lab.folder(attempt).path)
+    try:
+        until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in [supervisor, *processes]), seconds=30)
+    finally:
+        kill([supervisor, *processes])
 
 
 def test_a_job_dies_with_its_supervisor_without_a_poll(lab: Lab) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.test import Client
+from django.test import Client, RequestFactory
 from django.urls import reverse
 from rest_framework.test import APIClient
 
@@ -13,6 +13,7 @@ from audit_app.models import AuditEntry
 from audit_app.services import note
 from jobs_app.models import ApiToken
 from operations.client_wheel import wheel_name
+from web.pages.account import tokens
 
 FORM = {"name": "laptop", "scope": "read", "lifetime": "30"}
 
@@ -39,6 +40,15 @@ def test_the_token_is_shown_once(member, web):
 
 def test_the_page_with_a_token_is_kept_by_no_cache(member, web):
     assert "no-store" in web(member).post(reverse("tokens"), FORM)["Cache-Control"]
+
+
+def test_a_login_that_ends_while_a_token_is_asked_for_leads_to_another(member):
+    request = RequestFactory().post(reverse("tokens"), FORM)
+    request.user = User.objects.get(pk=member.pk)
+    member.set_password("another-harbour-23")
+    member.save()
+    assert tokens(request)["Location"] == reverse("tokens"), "which only a login that is valid sees"
+    assert not ApiToken.objects.exists()
 
 
 def test_a_token_has_the_scope_and_the_lifetime_that_were_chosen(member, web):

@@ -61,6 +61,15 @@ def test_a_run_now_is_by_the_spec_that_it_has_now(cluster: Lab) -> None:
     assert not Job.objects.exists()
 
 
+def test_nothing_is_run_in_the_name_of_an_owner_who_has_linked_the_account_since_it_was_read(cluster: Lab) -> None:
+    read = added(cluster)
+    run = admitted_run(read, MIDNIGHT)
+    RecurringJob.objects.update(paused_at=MIDNIGHT, paused_because=RecurringJob.OWNER_LINKED)
+    with pytest.raises(Conflict, match="has linked the account"):
+        run_now(read, run, actor=cluster.user(), now=MIDNIGHT)
+    assert not Job.objects.exists()
+
+
 def test_it_is_submitted_when_it_is_due_and_not_before(cluster: Lab) -> None:
     recurring = added(cluster)
     submit_due_runs(THREE - timedelta(seconds=1))

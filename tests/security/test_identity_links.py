@@ -10,11 +10,12 @@ from django.contrib.auth.models import User
 from django.contrib.messages import get_messages
 from django.test import Client
 from django.utils import timezone
-from pytest_django import Settings
+from pytest_django import DjangoAssertNumQueries, Settings
 from rest_framework.test import APIClient
 
 from audit_app.models import AuditEntry
 from jobs_app.errors import JobsError, NotAccepted, NotAllowed
+from jobs_app.identity_links import LINKED, clear_for_link
 from jobs_app.invitations import accept_invitation, find_invitation, invite
 from jobs_app.lifecycle.commands import hold_job, release_job
 from jobs_app.models import ApiToken, Invitation, Job, NotificationTarget, RecurringJob, Secret, Team
@@ -143,6 +144,21 @@ def test_nothing_that_was_prepared_in_the_account_gets_a_secret_that_the_person_
     assert by_lead.post(f"/api/v1/recurring-jobs/{recurring.pk}/resume").json()["owner"] == "lea"
     assert by_lead.post(f"/api/v1/recurring-jobs/{recurring.pk}/run").json()["owner"] == "lea"
     assert list(Job.objects.unfinished().filter(owner=user)) == [plain]
+
+
+def test_many_jobs_that_were_prepared_do_not_keep_the_person_out(
+    team: Team, lead: User, lab: Lab, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    """The browser waits for the sign-on, and on SQLite everybody for its lock: one by one an array takes minutes."""
+    lab.node("n1")
+    user, _ = invited(team, lead)
+    set_secret("HF_TOKEN", "a value of the lead", team=None, actor=user)
+    spec = {"name": "a", "team": team.name, "command": "x", "gpus": 1, "secrets": ["HF_TOKEN"], "array": "0-99"}
+    submit_job(spec, owner=user)
+    with django_assert_max_num_queries(50):
+        gone = clear_for_link(user)
+    assert "jobs with secrets" in gone
+    assert [*Job.objects.order_by().values_list("state", "message").distinct()] == [("cancelled", LINKED)]
 
 
 def test_an_invitation_that_was_not_accepted_ends_with_the_link(

@@ -21,6 +21,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from audit_app.models import Action, AuditEntry
 from audit_app.services import note
+from jobs_app.errors import NotAllowed
 from jobs_app.filters import MomentFilter
 from jobs_app.forms import TokenForm
 from jobs_app.invitations import accept_invitation, find_invitation
@@ -40,12 +41,15 @@ def tokens(request: SignedInRequest) -> HttpResponse:
     form = TokenForm(request.POST, user=request.user)
     if not form.is_valid():
         return _page(request, form, now)
-    text = issue_token(
-        request.user,
-        name=form.cleaned_data["name"],
-        scope=ApiToken.Scope(form.cleaned_data["scope"]),
-        expires_at=form.expires_at(now),
-    )
+    try:
+        text = issue_token(
+            request.user,
+            name=form.cleaned_data["name"],
+            scope=ApiToken.Scope(form.cleaned_data["scope"]),
+            expires_at=form.expires_at(now),
+        )
+    except NotAllowed:  # the login has ended in the meantime: the page leads to another
+        return redirect("tokens")
     return _page(request, TokenForm(user=request.user), now, new_token=text)
 
 

@@ -29,18 +29,18 @@ class Command(BaseCommand):
             raise CommandError(f"Nothing was restored. {error}") from error
         self.stdout.write(f"Restored the backup of {manifest['taken_at'][:19]} (version {manifest['version']}).")
         try:
-            skip_used_numbers()
+            skip_used_numbers(had_machines=had_machines)
             left = stop_strays(patience_s=2 * GRACE.total_seconds())
         except EngineError as error:
             raise CommandError(
                 f"Attempts that were launched after the backup were not looked for: {error} Mend that and restore the "
                 "file again, before the service starts: GPUs may be held by processes that it does not know."
             ) from error
+        if had_machines or machines_have_joined():
+            self._outlast_leases(began_s)
         if left:
             names = ", ".join(f"{stray.attempt} of {stray.engine}" for stray in left)
             raise CommandError(f"These attempts still run: {names}. Start the service when they have ended.")
-        if had_machines or machines_have_joined():
-            self._outlast_leases(began_s)
         self.stdout.write("Start the service: jobs go on from their last checkpoints.")
 
     def _outlast_leases(self, began_s: float) -> None:
