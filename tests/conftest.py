@@ -4,7 +4,6 @@ import shutil
 import signal
 import sys
 import tempfile
-import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -60,8 +59,6 @@ SHARED = ("stack", "demo", "machine", "processes", "replay", "shared_service", "
 FOUND_RUNTIME = cache(find_runtime)
 """To ask Podman takes as long as a small test; this machine's answer stays the same."""
 WORTH_A_LIST_S, MODULES_LISTED = 300, 30
-ENDS_AT = float(os.environ.get("MOTLEY_TESTS_END_AT", "inf"))
-"""Seconds since 1970 after which no test begins: of .ci/run, whose time is limited, on a slow machine."""
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     gc.disable()  # until all is collected, which leaves little garbage: a fifth of the time that takes
@@ -164,12 +161,6 @@ def _shared_fixture(item: pytest.Item) -> str | None:
     definitions = [known[name][-1] for name in names if name in known]
     of_module = any(one.scope == "module" and one.baseid for one in definitions)
     return next((name for name in SHARED if name in names), item.nodeid.split("::")[0] if of_module else None)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup() -> None:
-    if time.time() > ENDS_AT:
-        pytest.skip("NOT RUN: the time of this run was over")
 
 
 @pytest.hookimpl(wrapper=True)
