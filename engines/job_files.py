@@ -26,7 +26,7 @@ NOT_ALLOWED = (
     "have the job write them to storage."
 )
 LATEST_S = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
-"""A job may give a file any time, and some file systems keep it: what has no date is shown with the next that has."""
+"""Latest modification time that is shown. A job can set any, also one that Python cannot represent as a date."""
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe without a writer does not block
 

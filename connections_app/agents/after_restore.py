@@ -17,7 +17,7 @@ UNKNOWN_ATTEMPTS = 1_000_000
 
 
 def machines_have_joined() -> bool:
-    """Whether there may be jobs at agents; also asked of a database that is about to be replaced, whatever it has."""
+    """Whether agents may have jobs. False for a database that cannot be read, as one that a restore is to replace."""
     try:
         return Agent.objects.filter(engine__isnull=False, revoked_at=None).exists()
     except DatabaseError:  # without tables, or with those of another version

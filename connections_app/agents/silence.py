@@ -52,7 +52,7 @@ def lease_is_over(agent: Agent) -> bool:
 
 
 def new_mark() -> str:
-    """Mark of an answer, by which copies of a machine are told apart. It ends with the lease that the answer grants."""
+    """Random mark of an answer, by which copies of a machine are told apart, with the lease granted, as `0a1b.240`."""
     return f"{secrets.token_hex(8)}.{settings.MOTLEY_AGENT_LEASE_S}"
 
 

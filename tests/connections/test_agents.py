@@ -521,7 +521,7 @@ def test_agents_are_heard_by_a_service_that_went_back_to_a_backup(desk: Played, 
 
 @pytest.mark.parametrize("told", ["a mark that is longer than those of any release", "0123.long"])
 def test_what_an_agent_shows_after_a_restore_is_not_stored(desk: Played, lab: Lab, told: str) -> None:
-    """A volunteer's machine may say anything: it is no lease that the service granted, and has no length."""
+    """A volunteer's machine can send any text as its mark: no lease is read from it, and it need not fit the column."""
     desk.sync()
     expect_agents(lab.now)
     desk.mark = told

@@ -154,7 +154,7 @@ def test_a_silent_server_has_the_lease_that_it_was_given_whatever_the_setting_is
 
 
 def test_a_restore_waits_for_no_test_of_a_server_that_does_not_answer() -> None:
-    """Nothing reaches it before the service starts, and its lease is over by then."""
+    """No command reaches the server before the service starts; its lease has expired by then."""
     gang_of(server("gpu1"), ready=(None,))
     assert stop_strays(patience_s=0) == []
 
