@@ -15,7 +15,7 @@ BEGINS: dict[str, str] = {
 }
 """What begins with an event of a node."""
 ENDS: dict[str, str] = {Kind.AWAKE: "asleep", Kind.RESTORED: "retired"}
-"""Outages that end with an event, where their begin is not known. A resume proves none: it may be of a node in service."""
+"""Outages that an event ends where their begin is not known. A resume ends none: the node may have been in service."""
 EVENT_KINDS = (*BEGINS, Kind.RESUMED, *ENDS)
 WHATS = tuple(dict.fromkeys(("down", *BEGINS.values(), *ENDS.values())))
 OF_STATE: dict[str, str] = {
