@@ -1,28 +1,57 @@
-"""Child processes of a command that runs the service: they end with it, and are restarted if they die."""
+"""Child processes of a command that runs the service: they end with it, and are restarted if they die.
 
+Each is a fork of the command, which has imported what they share: Django and the views take seconds to import and
+100 MiB, once in place of once for each of them.
+"""
+
+import gc
 import os
 import signal
-import subprocess
+import sys
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Never
 
 from django.conf import settings
+from django.db import connections
+
+from engines.linux import die_with
 
 GRACE_S = 10
-UNLESS_ORPHANED = ("/bin/sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"')
-"""The signal is for a parent that dies from now on: it may have been killed between the fork and setpriv."""
+PAUSE_S = 0.05
+TOLD_BY = (signal.SIGINT, signal.SIGTERM)
+SHARED = ("scipy.optimize", "operations.loops", "gunicorn.workers.gthread")
+LONGEST_NAME = 15
+"""Of a process, in bytes (prctl(2), PR_SET_NAME)."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """Command of a child process, and the descriptors that it inherits."""
+    """What a child process runs, and the descriptors that it keeps; `ps -e` shows it as motley-NAME."""
 
-    command: Sequence[str]
-    environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
+    name: str
+    run: Callable[[], object]
     descriptors: Sequence[int] = ()
     may_end: bool = False
     """Whether it is done when it ends with 0."""
+
+
+def executing(command: list[str], descriptors: Sequence[int] = ()) -> Callable[[], object]:
+    """What replaces the fork by a command that inherits descriptors."""
+
+    def run() -> Never:
+        for number in descriptors:
+            os.set_inheritable(number, True)
+        os.execv(command[0], command)  # noqa: S606 - no shell is wanted
+
+    return run
 
 
 class Child:
@@ -30,39 +59,97 @@ class Child:
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        self.name = name_of(program.command)
-        self.process = self._start()
+        self.code: int | None = None
+        """As of `subprocess.Popen`: negative for a signal, None while it runs."""
+        self.pid = _forked(program)
 
-    def _start(self) -> subprocess.Popen[bytes]:
-        command = ["setpriv", "--pdeathsig", "TERM", *UNLESS_ORPHANED, str(os.getpid()), *self._program.command]
-        return subprocess.Popen(  # noqa: S603
-            command,
-            env=self._program.environment,
-            cwd=settings.BASE_DIR,
-            start_new_session=True,
-            pass_fds=self._program.descriptors,
-        )
+    def poll(self) -> int | None:
+        if self.code is None:
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
+            self.code = os.waitstatus_to_exitcode(status) if ended else None
+        return self.code
+
+    def signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
 
     def restart_if_ended(self) -> None:
-        code = self.process.poll()
+        code = self.poll()
         if code is not None and not (self._program.may_end and code == 0):
-            said = f"A process of the service ended {how_it_ended(code)}, and is restarted: {self.name}"
+            said = f"A process of the service ended {how_it_ended(code)}, and is restarted: {self._program.name}"
             print(said, flush=True)  # noqa: T201 - for whoever runs the command
-            self.process = self._start()
+            self.code, self.pid = None, _forked(self._program)
 
     def end(self) -> None:
         """Wait until the child has ended after its signal."""
-        try:
-            self.process.wait(GRACE_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        until = monotonic() + GRACE_S
+        while self.poll() is None:
+            if monotonic() > until:
+                self.signal(signal.SIGKILL)
+            sleep(PAUSE_S)
 
 
-def name_of(command: Sequence[str]) -> str:
-    """Name of a child process for messages: its program and command, and the loop of a scheduler."""
-    loop = command[command.index("--only") :][:2] if "--only" in command else ()
-    return " ".join([*command[1:3], *loop])
+def _forked(program: Program) -> int:
+    """Process id of a fork that runs the program. Signals wait until its handlers are its own."""
+    sys.stdout.flush()
+    parent = os.getpid()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, TOLD_BY)
+    try:
+        pid = os.fork()
+        if pid == 0:
+            _run(program, parent, partial(signal.pthread_sigmask, signal.SIG_SETMASK, before))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return pid
+
+
+def _run(program: Program, parent: int, unblock: Callable[[], object]) -> Never:
+    """The life of a fork; nothing of its parent's stack is unwound."""
+    code = 1
+    try:
+        _leave(program, parent)
+        unblock()
+        program.run()
+        code = 0
+    except SystemExit as exit_:
+        code = _exit_code(exit_)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):
+                stream.flush()
+        os._exit(code)
+
+
+def _leave(program: Program, parent: int) -> None:
+    """A session, signals, descriptors and a name of its own."""
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    die_with(parent, signal.SIGTERM)
+    _close_all_but(program.descriptors)
+    os.chdir(settings.BASE_DIR)
+    _be_named(f"motley-{program.name}")
+
+
+def _be_named(name: str) -> None:
+    """For `ps -e`, `pgrep` and `top`: the command line of a fork is that of its parent."""
+    Path("/proc/self/comm").write_text(name[:LONGEST_NAME])
+
+
+def _close_all_but(descriptors: Sequence[int]) -> None:
+    """Keep standard input, output and error, and these. A lock of the parent would outlive it otherwise."""
+    for number in {int(path.name) for path in Path("/proc/self/fd").iterdir()} - {0, 1, 2, *descriptors}:
+        with suppress(OSError):  # of the listing itself
+            os.close(number)
+
+
+def _exit_code(exit_: SystemExit) -> int:
+    if exit_.code is None or isinstance(exit_.code, int):
+        return exit_.code or 0
+    print(exit_.code, file=sys.stderr)  # noqa: T201 - as the interpreter does
+    return 1
 
 
 def how_it_ended(code: int) -> str:
@@ -72,16 +159,26 @@ def how_it_ended(code: int) -> str:
     return f"by {signal.Signals(-code).name}" if -code in set(signal.Signals) else f"by signal {-code}"
 
 
+def import_what_they_share() -> None:
+    """Import before the first fork; the collector leaves that alone, so that the memory stays shared."""
+    for name in (settings.ROOT_URLCONF, *SHARED):
+        import_module(name)
+    gc.collect()
+    gc.freeze()
+
+
 def run_until_told(programs: Sequence[Program]) -> None:
     """Run the programs until SIGINT or SIGTERM."""
     told = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in TOLD_BY:
         signal.signal(number, lambda *_: told.set())
+    _be_named("motley")
+    connections.close_all()  # none may be used by two processes
     children = [Child(program) for program in programs]
     while not told.wait(1):
         for child in children:
             child.restart_if_ended()
     for child in children:
-        child.process.terminate()
+        child.signal(signal.SIGTERM)
     for child in children:
         child.end()

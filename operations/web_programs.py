@@ -1,4 +1,4 @@
-"""Programs of the web: the front with the listening sockets, and gunicorn behind it on sockets in a private folder.
+"""Programs of the web: the front with the listening sockets; gunicorn and uvicorn behind it, in a private folder.
 
 The parent opens what the front listens on and keeps it: while a part is restarted nobody else can take its place, and
 clients wait instead of being refused.
@@ -9,11 +9,15 @@ import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import uvicorn
+from gunicorn.app.wsgiapp import WSGIApplication
+
 from connections_app.sessions.websocket import LARGEST_MESSAGE_BYTES, PING_EVERY_S
-from operations.children import Program
+from operations.children import Program, executing
 
 WORKERS, THREADS = 2, 16
 BACKLOG = 2048
@@ -23,31 +27,61 @@ LONGEST_PATH = 90
 """A socket's path has room for 107 bytes."""
 
 
-def web_programs(listening: Sequence[socket.socket], folder: Path, environment: dict[str, str]) -> list[Program]:
+def web_programs(listening: Sequence[int], folder: Path) -> list[Program]:
     """Front, gunicorn, and the server of long requests, with sockets in a folder that only this account enters."""
     servers = [str(folder / f"web-{number}") for number in range(WORKERS)]
-    gunicorn = [sys.executable, "-m", "gunicorn", "--config", "python:config.web_server"]
-    gunicorn += ["--workers", str(WORKERS), "--threads", str(THREADS)]
-    front = [sys.executable, "-m", "front", "--threads", str(THREADS)]
-    descriptors = [sock.fileno() for sock in listening]
-    for number in descriptors:
-        front += ["--listen", str(number)]
+    long = _listening_on(folder / "long")
+    return [
+        Program("front", executing(_front(listening, servers, folder / "long"), listening), listening),
+        Program("web", partial(_serve_short_requests, [f"unix:{server}" for server in servers])),
+        Program("long", partial(_serve_long_requests, long), [long]),
+    ]
+
+
+def _front(listening: Sequence[int], servers: Sequence[str], long: Path) -> list[str]:
+    """Command of the front: a program of its own, for it needs nothing of ours and reads what anybody sends."""
+    command = [sys.executable, "-m", "front", "--threads", str(THREADS), "--long", str(long)]
+    for number in listening:
+        command += ["--listen", str(number)]
     for server in servers:
-        gunicorn += ["--bind", f"unix:{server}"]
-        front += ["--web", server]
-    front += ["--long", str(folder / "long")]
-    return [Program(front, environment, descriptors), Program(gunicorn, environment), _long(folder, environment)]
+        command += ["--web", server]
+    return command
 
 
-def _long(folder: Path, environment: dict[str, str]) -> Program:
-    """The server of long requests, on an event loop. uvicorn would let every account open a socket of its own."""
-    listener = _listening_on(folder / "long")
-    command = [sys.executable, "-m", "uvicorn", "config.long_requests:application", "--fd", str(listener)]
-    command += ["--ws", "websockets-sansio", "--ws-max-size", str(LARGEST_MESSAGE_BYTES)]
-    command += ["--ws-ping-interval", str(PING_EVERY_S), "--ws-per-message-deflate", "false"]
-    command += ["--no-access-log", "--no-proxy-headers", "--no-server-header", "--log-level", "warning"]
-    command += ["--backlog", str(BACKLOG), "--timeout-graceful-shutdown", "3"]
-    return Program(command, environment, [listener])
+class _ShortRequests(WSGIApplication):  # type: ignore[misc] # gunicorn has no types
+    """gunicorn with the settings of `config.web_server`, whatever the command line says."""
+
+    def __init__(self, addresses: Sequence[str]) -> None:
+        self._addresses = addresses
+        super().__init__()
+
+    def load_config(self) -> None:
+        self.load_config_from_module_name_or_filename("python:config.web_server")
+        for name, value in {"bind": self._addresses, "workers": WORKERS, "threads": THREADS}.items():
+            self.cfg.set(name, value)
+        self.app_uri = self.cfg.wsgi_app
+
+
+def _serve_short_requests(addresses: Sequence[str]) -> None:
+    _ShortRequests(addresses).run()
+
+
+def _serve_long_requests(descriptor: int) -> None:
+    """On an event loop. uvicorn would let every account open a socket of its own."""
+    uvicorn.run(
+        "config.long_requests:application",
+        fd=descriptor,
+        ws="websockets-sansio",
+        ws_max_size=LARGEST_MESSAGE_BYTES,
+        ws_ping_interval=PING_EVERY_S,
+        ws_per_message_deflate=False,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        log_level="warning",
+        backlog=BACKLOG,
+        timeout_graceful_shutdown=3,
+    )
 
 
 def _listening_on(path: Path) -> int:

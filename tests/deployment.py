@@ -135,8 +135,13 @@ class Deployment:
         """The service's own; supervisors and jobs are none of them."""
         return [pid for pid in self._marked() if b"engines." not in told(pid, "cmdline")]
 
-    def processes(self, name: str) -> list[int]:
-        return [pid for pid in self._marked() if name.encode() in told(pid, "cmdline")]
+    def processes(self, *names: str) -> list[int]:
+        """Those of its own with one of these names: motley-engines."""
+        wanted = {f"{name}\n".encode() for name in names}
+        return [pid for pid in self._marked() if told(pid, "comm") in wanted]
+
+    def schedulers(self) -> list[int]:
+        return self.processes("motley-engines", "motley-rounds")
 
     def job_processes(self) -> list[int]:
         """Supervisors and whatever jobs left, found by this engine's folder."""
@@ -169,7 +174,7 @@ def others() -> Iterator[int]:
 
 
 def told(pid: int, what: str) -> bytes:
-    """A process's command line (cmdline) or environment (environ); empty once it has ended."""
+    """A process's command line (cmdline), environment (environ) or name (comm); empty once it has ended."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/{what}").read_bytes().replace(b"\0", b" ")
     return b""

@@ -34,11 +34,11 @@ class Embedded(Campaign):
         self._threads: list[threading.Thread] = []
         self._filler = self.root.parent / "filler"
         self.faults = {
-            "scheduler": lambda: self.kill_one(service.processes("manage.py schedule")),
+            "scheduler": lambda: self.kill_one(self._schedulers()),
             "scheduler stands still": lambda: self.pause_one(self._schedulers(), seconds=STANDS_STILL_S),
-            "web": lambda: self.kill_one(service.processes("gunicorn")),
-            "front": lambda: self.kill_one(service.processes("-m front")),
-            "long requests": lambda: self.kill_one(service.processes("config.long_requests")),
+            "web": lambda: self.kill_one(service.processes("motley-web")),
+            "front": lambda: self.kill_one(service.processes("motley-front")),
+            "long requests": lambda: self.kill_one(service.processes("motley-long")),
             "service": self._restart_service,
             "Ctrl-C": self._stop_service,
             "power cut": self._cut_power,
@@ -57,7 +57,7 @@ class Embedded(Campaign):
     def administer(self) -> None:
         """Start the second scheduler again when it was killed, as systemd does."""
         if self.second is None or self.second.poll() is not None:
-            first = wait_for("the first scheduler runs", self._schedulers)[0]
+            first = wait_for("the first scheduler runs", self.service.schedulers)[0]
             command = [sys.executable, str(ROOT / "manage.py"), "schedule"]
             with self.running.log.open("ab") as log:
                 self.second = subprocess.Popen(command, env=environment(first), cwd=ROOT, stdout=log, stderr=log)
@@ -76,7 +76,9 @@ class Embedded(Campaign):
             thread.join()
 
     def _schedulers(self) -> list[int]:
-        return self.service.processes("manage.py schedule")
+        """The loops of the service, and the second scheduler while it runs."""
+        second = [self.second.pid] if self.second is not None and self.second.poll() is None else []
+        return [*self.service.schedulers(), *second]
 
     def _supervisors(self) -> list[int]:
         return self.with_words(b"engines.supervision.supervisor")

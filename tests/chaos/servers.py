@@ -89,11 +89,9 @@ class OnServers(Campaign):
         self._away_until_s: dict[int, float] = {}
         self._filler = DiskFiller()
         self.faults = {
-            "scheduler": lambda: self.kill_one(service.processes("manage.py schedule")),
-            "scheduler stands still": lambda: self.pause_one(
-                service.processes("manage.py schedule"), seconds=STANDS_STILL_S
-            ),
-            "web": lambda: self.kill_one(service.processes("gunicorn")),
+            "scheduler": lambda: self.kill_one(service.schedulers()),
+            "scheduler stands still": lambda: self.pause_one(service.schedulers(), seconds=STANDS_STILL_S),
+            "web": lambda: self.kill_one(service.processes("motley-web")),
             "service": self._restart_service,
             "Ctrl-C": self._stop_service,
             "agent": lambda: self._signal_agent(signal.SIGKILL),

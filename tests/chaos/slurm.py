@@ -40,7 +40,7 @@ class OverSlurm(Campaign):
         super().__init__(service, service.engine_root / "hpc", seed=seed)
         self.running, self.cluster = service, cluster
         self.faults = {
-            "scheduler": lambda: self.kill_one(service.processes("manage.py schedule")),
+            "scheduler": lambda: self.kill_one(service.schedulers()),
             "slurmctld": self._restart_controller,
             "slurmd": self._restart_node,
             "slurmstepd": lambda: self.kill_one(self._step_daemons()),

@@ -23,7 +23,7 @@ def test_jobs_finish_once_though_the_scheduler_is_killed_again_and_again(
 ) -> None:
     jobs = [four_gpus.sample(name=f"job-{n}", steps=100, rate=25, gpus=1 + n % 2) for n in range(2 * len(pauses_s))]
     for pause_s in pauses_s:  # anywhere in a round
-        scheduler = wait_for("a scheduler works", lambda: four_gpus.processes("manage.py schedule"))
+        scheduler = wait_for("a scheduler works", four_gpus.schedulers)
         time.sleep(pause_s)
         kill_all(scheduler)
     for job in jobs:
@@ -35,7 +35,7 @@ def test_jobs_finish_once_though_the_scheduler_is_killed_again_and_again(
 def test_a_cancel_is_obeyed_while_a_round_is_being_decided(four_gpus: Service) -> None:
     job = four_gpus.submit("sleep 600")
     four_gpus.wait_for_state(job, "running")
-    (deciding,) = wait_for("a process decides", lambda: four_gpus.processes("--only rounds"))
+    (deciding,) = wait_for("a process decides", lambda: four_gpus.processes("motley-rounds"))
     wait_for("it stands still outside of a transaction", lambda: stopped_without_a_lock(four_gpus, deciding))
     four_gpus.client.cancel(job)
     four_gpus.wait_for_state(job, "cancelled")

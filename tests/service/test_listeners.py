@@ -18,7 +18,7 @@ from tests.deployment import ROOT, kill_all, wait_for
 from tests.private_servers import private_folder
 from tests.service.running_service import Service
 
-PARTS = ["-m front", *(pytest.param(part, marks=pytest.mark.thorough) for part in ("gunicorn", "config.long_requests"))]
+PARTS = ["motley-front", *(pytest.param(part, marks=pytest.mark.thorough) for part in ("motley-web", "motley-long"))]
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_no_job_takes_the_port_while_a_part_is_restarted(service: Service, part:
 
 def test_a_request_during_the_restart_of_the_front_waits_and_is_answered(service: Service) -> None:
     for _ in range(3):
-        kill_all(service.processes("-m front"))
+        kill_all(service.processes("motley-front"))
         assert httpx.get(f"{service.url}/livez", timeout=60).status_code == 200
 
 

@@ -130,7 +130,7 @@ def test_a_server_of_long_requests_that_is_killed_leaves_nothing_behind(
 ) -> None:
     with client.open_session(job, {"argv": ["sleep", "3594"]}) as session:
         wait_for("the command runs", lambda: _sleeps(service, "3594"))
-        kill_all(service.processes("config.long_requests"))
+        kill_all(service.processes("motley-long"))
         assert session.receive() is None
     wait_for("the command ends", lambda: not _sleeps(service, "3594"))
     assert client.job(job)["state"] == "running"

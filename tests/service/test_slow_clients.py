@@ -51,7 +51,7 @@ def attackers(service: Service, request: bytes) -> Iterator[list[socket.socket]]
 
 
 def workers(service: Service) -> list[int]:
-    return service.processes("gunicorn")
+    return service.processes("motley-web")
 
 
 def answered(service: Service, path: str) -> int:
@@ -100,5 +100,5 @@ def test_no_connection_is_left(service: Service) -> None:
 
 
 def _open_files(service: Service) -> int:
-    (front,) = service.processes("-m front")
+    (front,) = service.processes("motley-front")
     return len(list(Path(f"/proc/{front}/fd").iterdir()))

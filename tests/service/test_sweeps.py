@@ -72,7 +72,7 @@ def test_trials_run_once_and_come_to_the_same_results_though_the_scheduler_is_ki
     )["id"]
     for share in (0.2, 0.5, 0.8):
         wait_for("trials have started", lambda n=share * trials: _started(four_gpus.client, disturbed) >= n)
-        kill_all(wait_for("a scheduler works", lambda: four_gpus.processes("manage.py schedule")))
+        kill_all(wait_for("a scheduler works", four_gpus.schedulers))
     wait_for("it has finished", lambda: _state(four_gpus.client, disturbed) == "finished")
 
     expected = {row["number"]: row for row in four_gpus.client.trials(undisturbed)}
@@ -108,7 +108,7 @@ def test_a_population_loses_and_repeats_nothing_though_the_scheduler_is_killed(f
     )["id"]
     for trials in (4, 5):
         wait_for("trials have started", lambda n=trials: _started(four_gpus.client, sweep) >= n)
-        kill_all(wait_for("a scheduler works", lambda: four_gpus.processes("manage.py schedule")))
+        kill_all(wait_for("a scheduler works", four_gpus.schedulers))
     wait_for("it has finished", lambda: _state(four_gpus.client, sweep) == "finished")
     found = list(four_gpus.client.trials(sweep))
     assert four_gpus.overlaps() == 0

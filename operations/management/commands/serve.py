@@ -5,15 +5,17 @@ import fcntl
 import os
 import socket
 import sys
+from argparse import SUPPRESS
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.core.management import call_command
-from django.core.management.base import BaseCommand, CommandError
-from django.db import DatabaseError, OperationalError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import DatabaseError, OperationalError, connections
 
 from cluster_app.models import Node
 from connections_app.register_machine import register_this_machine
@@ -22,7 +24,7 @@ from engines.attempt_files import write_whole
 from engines.linux import own_file, sync
 from engines.protocol import EngineError
 from operations import demo
-from operations.children import Program, run_until_told
+from operations.children import Program, import_what_they_share, run_until_told
 from operations.prepare_host import Host, collect_static_files, prepare_host
 from operations.web_programs import folder_of_sockets, listening_at, web_programs
 
@@ -32,15 +34,26 @@ LOOPS = ("engines", "rounds")
 
 
 class Command(BaseCommand):
+    """Prepares the service, then executes itself with the settings of this host, as the parent of its processes."""
+
     help = "Migrates the database, creates the first accounts and a demo cluster, and runs the service until Ctrl-C."
+    requires_system_checks = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--prepared", type=int, action="append", help=SUPPRESS)
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if options["prepared"]:
+            self._run(options["prepared"])
+            return
         port = _port(os.environ.get("MOTLEY_PORT", "8000"))
         url = f"http://localhost:{port}"
-        with _exclusive_data_folder(url), _listening(port) as listening:
-            self._serve(listening, url)
+        with _exclusive_data_folder(url) as lock, _listening(port) as listening:
+            environment = os.environ | self._prepare(url)
+            _execute_prepared(lock, [sock.fileno() for sock in listening], environment)
 
-    def _serve(self, listening: list[socket.socket], url: str) -> None:
+    def _prepare(self, url: str) -> dict[str, str]:
+        """Settings of the service's processes."""
         with _disk_errors_explained():
             forget_damage()
             call_command("migrate", verbosity=0)
@@ -48,11 +61,15 @@ class Command(BaseCommand):
             host = _prepared()
             self._accounts(url)
         with_samples = self._slurm_cluster(host) if os.environ.get("SLURM") == "1" else self._inventory()
-        environment = os.environ | host.environment() | {"MOTLEY_URL": url, "MOTLEY_DEMO": str(int(with_samples))}
+        self.stdout.write(f"\nMotley is at {url}  (Ctrl-C stops the service; running jobs continue)\n")
+        return host.environment() | {"MOTLEY_URL": url, "MOTLEY_DEMO": str(int(with_samples))}
+
+    def _run(self, listening: list[int]) -> None:
+        """Run the processes of the service, which listens on these descriptors."""
+        self.check()
+        import_what_they_share()
         with folder_of_sockets(settings.VAR_DIR.absolute() / "run") as folder:
-            web = web_programs(listening, folder, environment)
-            self.stdout.write(f"\nMotley is at {url}  (Ctrl-C stops the service; running jobs continue)\n")
-            run_until_told([*web, *_programs(environment, with_samples=with_samples)])
+            run_until_told([*web_programs(listening, folder), *_programs()])
         self.stdout.write("Stopped. Running jobs continue; `make run` finds them again.")
 
     def _accounts(self, url: str) -> None:
@@ -100,14 +117,23 @@ class Command(BaseCommand):
         return os.environ.get("DEMO") != "0"
 
 
-def _programs(environment: dict[str, str], *, with_samples: bool) -> list[Program]:
+def _execute_prepared(lock: int, listening: list[int], environment: dict[str, str]) -> None:
+    """Start anew in this process: settings are read once, when Django is set up. The lock and the sockets stay open."""
+    command = [sys.executable, *sys.orig_argv[1:]]
+    for number in listening:
+        command += ["--prepared", str(number)]
+    for number in (lock, *listening):
+        os.set_inheritable(number, True)
+    connections.close_all()
+    sys.stdout.flush()
+    os.execve(sys.executable, command, environment)  # noqa: S606 - no shell is wanted
+
+
+def _programs() -> list[Program]:
     """The loops of the scheduler, and the submission of sample jobs."""
-    manage = [sys.executable, str(settings.BASE_DIR / "manage.py")]
-    loops = [[*manage, "schedule", "--skip-checks", "--only", name] for name in LOOPS]  # we have passed the checks
-    programs = [Program(command, environment) for command in loops]
-    if with_samples:
-        samples = [*manage, "demojobs", "--skip-checks", "--owner", DEMO_USER]
-        programs.append(Program(samples, environment, may_end=True))
+    programs = [Program(name, partial(call_command, "schedule", only=name)) for name in LOOPS]
+    if settings.MOTLEY_DEMO:
+        programs.append(Program("samples", partial(call_command, "demojobs", owner=DEMO_USER), may_end=True))
     return programs
 
 
@@ -140,8 +166,8 @@ def _port(text: str) -> int:
 
 
 @contextmanager
-def _exclusive_data_folder(url: str) -> Iterator[None]:
-    """Hold a file lock on the data folder, which the kernel releases however the process ends."""
+def _exclusive_data_folder(url: str) -> Iterator[int]:
+    """Hold a file lock on the data folder, which the kernel releases however the process ends; yields its number."""
     settings.VAR_DIR.mkdir(parents=True, exist_ok=True)
     with own_file(settings.VAR_DIR / "serving") as file:
         try:
@@ -155,7 +181,7 @@ def _exclusive_data_folder(url: str) -> Iterator[None]:
             raise CommandError(f"{there}: {remedy}") from error
         file.truncate(0)
         print(url, end="", file=file, flush=True)
-        yield
+        yield file.fileno()
 
 
 def _local_addresses() -> list[str]:
