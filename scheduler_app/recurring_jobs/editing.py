@@ -68,7 +68,10 @@ def change_recurring_job(
     now: datetime,
     check: Callable[[], None] = lambda: None,
 ) -> None:
-    """Change the given columns; `check` may refuse while the row is locked. A new spec is its writer's."""
+    """Change the given columns; `check` may refuse while the row is locked. A new spec is its writer's.
+
+    One that is paused stays so.
+    """
     job = admitted_spec(asked["spec"], actor, recurring.team) if "spec" in asked else None
     with transaction.atomic():
         refuse_ended_login(actor)
@@ -80,6 +83,8 @@ def change_recurring_job(
         if job is not None:
             changed.append("spec")
             locked.spec, locked.owner, locked.code = stored_spec(asked["spec"]), actor, job.code
+            if locked.paused_because == RecurringJob.OWNER_LINKED:
+                locked.paused_because = RecurringJob.WRITTEN_ANEW
         refuse_replaced_array(locked.concurrency, locked.spec)
         if {"schedule", "zone"} & set(changed):
             _reschedule(locked, now)

@@ -72,6 +72,20 @@ def test_nothing_is_run_in_the_name_of_an_owner_who_has_linked_the_account_since
     assert not Job.objects.exists()
 
 
+def test_a_spec_that_is_written_after_the_owner_has_linked_the_account_is_run_in_the_writers_name(cluster: Lab) -> None:
+    """It is paused still; only a spec that somebody else may have prepared is withheld from whoever asks for a run."""
+    recurring, ben = added(cluster), cluster.user("ben")
+    RecurringJob.objects.update(paused_at=MIDNIGHT, paused_because=RecurringJob.OWNER_LINKED)
+    change_recurring_job(recurring, {"schedule": "0 4 * * *"}, actor=ben, now=MIDNIGHT)
+    assert RecurringJob.objects.get().paused_because == RecurringJob.OWNER_LINKED
+    change_recurring_job(recurring, {"spec": SPEC | {"command": "env"}}, actor=ben, now=MIDNIGHT)
+    recurring = RecurringJob.objects.get()
+    assert (recurring.paused_at, recurring.paused_because) == (MIDNIGHT, RecurringJob.WRITTEN_ANEW)
+    assert run_now(recurring, admitted_run(recurring, MIDNIGHT), actor=cluster.user(), now=MIDNIGHT).owner == ben
+    resume_recurring_job(recurring, actor=cluster.user(), now=MIDNIGHT)
+    assert RecurringJob.objects.get().owner == ben
+
+
 def test_it_is_submitted_when_it_is_due_and_not_before(cluster: Lab) -> None:
     recurring = added(cluster)
     submit_due_runs(THREE - timedelta(seconds=1))
