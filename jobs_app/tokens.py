@@ -51,11 +51,13 @@ def note_issued(token: ApiToken, *, actor: User) -> None:
 def revoke_token(token: ApiToken, *, actor: User | None = None) -> None:
     """Revoke the token, and those that it made, by conditional UPDATEs; requests with them are refused from now on.
 
-    Default actor: its owner.
+    Rows are locked in one order everywhere: a token before those that it made, and these by their number. Default
+    actor: its owner.
     """
     if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now()):
         note(Action.TOKEN_REVOKE, actor=actor or token.user, target=token.name, target_id=token.pk)
-    for made in ApiToken.objects.filter(made_by=token, revoked_at=None):  # after the lock: it makes no more
+    made_by_it = ApiToken.objects.filter(made_by=token, revoked_at=None).order_by("pk")
+    for made in made_by_it:  # after the lock: it makes no more
         revoke_token(made, actor=actor)
 
 

@@ -200,6 +200,18 @@ def test_nothing_that_was_prepared_in_the_account_gets_a_secret_that_the_person_
     assert list(Job.objects.unfinished().filter(owner=user)) == [plain]
 
 
+def test_tokens_are_revoked_in_the_order_in_which_one_alone_is_with_those_that_it_made(team: Team, lead: User) -> None:
+    """A token that is revoked at the same time waits for the link, or the link for it, and neither for ever."""
+    user, _ = invited(team, lead)
+    first = None
+    for name in ("first", "second", "third"):
+        issue_token(user, name=name, scope=ApiToken.Scope.SUBMIT, made_by=first)
+        first = first or ApiToken.objects.get(name="first")
+    clear_for_link(user)
+    revoked = AuditEntry.objects.filter(action="token.revoke").order_by("pk").values_list("target", flat=True)
+    assert list(revoked) == ["first", "second", "third"]
+
+
 def test_many_jobs_that_were_prepared_do_not_keep_the_person_out(
     team: Team, lead: User, lab: Lab, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
