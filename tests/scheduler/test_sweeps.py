@@ -363,7 +363,8 @@ def test_a_login_of_the_owner_that_ends_during_a_turn_leaves_it_to_the_next(
     cluster: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_secret("HF_TOKEN", "x", team=None, actor=cluster.user())
-    asked = {**SWEEP, "spec": {**SWEEP["spec"], "secrets": ["HF_TOKEN"]}}
+    spec: Any = SWEEP["spec"]
+    asked = {**SWEEP, "spec": {**spec, "secrets": ["HF_TOKEN"]}}
     start_sweep(sweep := admitted_sweep(asked, owner=cluster.user(), now=cluster.now))
     read = advance._read(sweep.pk)
     User.objects.update(password="another")

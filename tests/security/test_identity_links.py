@@ -22,6 +22,7 @@ from jobs_app.identity_links import LINKED, clear_for_link
 from jobs_app.invitations import accept_invitation, find_invitation, invite
 from jobs_app.lifecycle.commands import hold_job, release_job
 from jobs_app.models import ApiToken, Invitation, Job, NotificationTarget, RecurringJob, Secret, Sweep, Team
+from jobs_app.notifications.targets import add_target
 from jobs_app.secrets import set_secret
 from jobs_app.submission.batch import admitted_batch
 from jobs_app.submission.submit import admitted, enter, enter_batch, submit_job
@@ -131,7 +132,7 @@ def test_a_request_that_began_before_the_link_makes_no_token_after_it(
         issue_token(asks, name="late", scope=ApiToken.Scope.ADMIN)
 
 
-def test_a_request_that_began_before_the_link_leaves_nothing_with_secrets_after_it(
+def test_a_request_that_began_before_the_link_leaves_nothing_in_the_account_after_it(
     provider: IdentityProvider, team: Team, lead: User, lab: Lab
 ) -> None:
     """The browser of the lead sends them while the person signs on: they were admitted with the secrets of before."""
@@ -156,11 +157,13 @@ def test_a_request_that_began_before_the_link_leaves_nothing_with_secrets_after_
         lambda: change_recurring_job(recurring, {"schedule": "* * * * *"}, actor=asks, now=now),
         lambda: resume_recurring_job(recurring, actor=asks, now=now),
         lambda: start_sweep(sweep),
+        lambda: set_secret("WANDB_API_KEY", "a value of the lead", team=None, actor=asks),
+        lambda: add_target(NotificationTarget.Kind.MAIL, "lea@example.org", ["job_failed"], team=None, actor=asks),
     ]
     for act in acts:
         with pytest.raises(NotAllowed, match="ended in the meantime"), transaction.atomic():
             act()
-    assert (Job.objects.count(), Sweep.objects.count()) == (0, 0)
+    assert [model.objects.count() for model in (Job, Sweep, Secret, NotificationTarget)] == [0, 0, 0, 0]
     recurring = RecurringJob.objects.get()
     assert (recurring.paused_because, recurring.schedule) == (RecurringJob.OWNER_LINKED, "0 3 * * *")
 
@@ -188,6 +191,7 @@ def test_nothing_that_was_prepared_in_the_account_gets_a_secret_that_the_person_
     add_recurring_job(recurring := admitted_recurring_job(asked, owner=user, now=timezone.now()))
     pause_recurring_job(recurring, actor=user, now=timezone.now())
     sign_on(provider)
+    user.refresh_from_db()
     set_secret("HF_TOKEN", "the value of Victor", team=None, actor=user)
     with suppress(JobsError):
         release_job(job, actor=lead)
@@ -240,6 +244,7 @@ def test_an_invitation_that_was_not_accepted_ends_with_the_link(
 def test_an_account_of_an_administrator_keeps_its_secrets(provider: IdentityProvider, team: Team) -> None:
     user, text = invited(team, User.objects.create_superuser("root"))
     browser = accepted(text)
+    user.refresh_from_db()
     set_secret("HF_TOKEN", "a value of Victor", team=None, actor=user)
     assert sign_on(provider)[0] == user
     assert (Secret.objects.count(), enters(browser)) == (1, False)
