@@ -9,13 +9,14 @@ from uuid import uuid4
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import is_valid_path, reverse
 from django_structlog.middlewares import RequestMiddleware
 from structlog.contextvars import bind_contextvars, clear_contextvars
 
 from config.problems import DATABASE_BUSY, DATABASE_DAMAGED, RETRY_AFTER_S, is_rest, problem
 from database.damage import is_damage, note_damage
+from jobs_app.errors import LoginEnded
 from web.rest.throttling import address_of, counter
 
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -110,6 +111,19 @@ class DatabaseBusy:
         answer = _unavailable(request, "database_busy", DATABASE_BUSY)
         answer["Retry-After"] = RETRY_AFTER_S
         return answer
+
+
+class LoginsEnded:
+    """The login page instead of 500 where a page was asked for with a login that has ended in the meantime."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self._get_response(request)
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        return redirect("home") if isinstance(exception, LoginEnded) and not is_rest(request) else None
 
 
 def _unavailable(request: HttpRequest, code: str, detail: str) -> HttpResponse:

@@ -208,7 +208,7 @@ def _invited(claims: Mapping[str, Any]) -> User | None:
     mail = str(claims.get("email") or "")
     if claims.get("email_verified") is not True or not mail:
         return None
-    accounts = list(User.objects.select_for_update().filter(email__iexact=mail).order_by("pk"))
+    accounts = list(User.objects.select_for_update(no_key=True).filter(email__iexact=mail).order_by("pk"))
     if len(accounts) != 1 or accounts[0].is_staff or accounts[0].is_superuser:
         return None
     linked = SocialAccount.objects.filter(provider=settings.MOTLEY_OIDC_ISSUER, user=accounts[0])

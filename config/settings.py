@@ -75,6 +75,7 @@ MIDDLEWARE = [
     "axes.middleware.AxesMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "config.middleware.DatabaseBusy",
+    "config.middleware.LoginsEnded",
     "config.query_parameters.RefuseUnknownParameters",
     "config.middleware.forms_only",
 ]

@@ -243,6 +243,16 @@ class AttemptFolder:
     def is_supervised(self) -> bool:
         return is_locked(self.lock)
 
+    def is_gone(self) -> bool:
+        """Whether somebody has removed the files of the attempt, and not the disk that they are on.
+
+        The folder itself may have stayed: a file that is written while the others are removed keeps it.
+        """
+        try:
+            return not self.launch.exists() and self.path.parent.exists()
+        except OSError:  # of a broken disk
+            return False
+
     @property
     def small_files(self) -> tuple[Path, ...]:
         """Files that must be written whatever a job does to the disk."""

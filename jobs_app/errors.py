@@ -51,6 +51,13 @@ class NotAllowed(JobsError):
     code = "not_allowed"
 
 
+class LoginEnded(NotAllowed):
+    """The login, or the token, of the request has ended since it was authenticated."""
+
+    def __init__(self) -> None:
+        super().__init__("The login, or the token, with which this was asked for has ended in the meantime.")
+
+
 class Conflict(JobsError):
     """The job's state does not allow this."""
 

@@ -57,7 +57,7 @@ def _end_password(user: User) -> list[str]:
 
 
 def _revoke_tokens(user: User) -> list[str]:
-    valid = list(ApiToken.objects.filter(user=user, revoked_at=None))
+    valid = list(ApiToken.objects.filter(user=user, revoked_at=None).order_by("pk"))  # as `revoke_token` locks them
     for token in valid:
         revoke_token(token)
     return [f"{len(valid)} API token{'s' if len(valid) > 1 else ''}"] if valid else []

@@ -17,6 +17,7 @@ from django.utils import timezone
 
 from audit_app.models import Action
 from audit_app.services import note
+from jobs_app.ended_logins import refuse_ended_login
 from jobs_app.errors import JobsError, NotAllowed
 from jobs_app.models import Attempt, Job, Secret, Team
 
@@ -34,8 +35,13 @@ class SecretGone(JobsError):
 
 @transaction.atomic
 def set_secret(name: str, value: str, *, team: Team | None, actor: User) -> Secret:
-    """Store the value for the team, of which the actor is a member, or for the actor; it replaces the one before."""
+    """Store the value for the team, of which the actor is a member, or for the actor; it replaces the one before.
+
+    Raises `LoginEnded` for one of the actor, whose account may be another person's by now.
+    """
     _refuse_stranger(team, actor)
+    if team is None:
+        refuse_ended_login(actor)
     owner = None if team else actor
     facts = {"encrypted": _box().encrypt(value.encode()).decode(), "changed_at": timezone.now(), "changed_by": actor}
     secret, _ = Secret.objects.update_or_create(team=team, user=owner, name=name, defaults=facts)

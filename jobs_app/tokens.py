@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from audit_app.models import Action
 from audit_app.services import note
-from jobs_app.errors import NotAllowed
+from jobs_app.ended_logins import refuse_ended_login
 from jobs_app.models import ApiToken, Attempt, Job
 
 SALT = "motley.job"
@@ -31,7 +31,7 @@ def issue_token(
     One that a token makes (`made_by`) expires with that one at the latest, and is revoked with it. `user` and `made_by`
     are as the request was authenticated: what has ended since makes no token that would outlive it.
     """
-    _refuse_ended(user, made_by)
+    refuse_ended_login(user, made_by)
     if made_by is not None and made_by.expires_at is not None:
         expires_at = min(expires_at or made_by.expires_at, made_by.expires_at)
     token = ApiToken(user=user, name=name, scope=scope, expires_at=expires_at, made_by=made_by)
@@ -39,17 +39,6 @@ def issue_token(
     token.save()
     note_issued(token, actor=user)
     return text
-
-
-def _refuse_ended(user: User, made_by: ApiToken | None) -> None:
-    """Raise `NotAllowed` if sessions of the user have ended, or the token was revoked; neither happens until the end of
-    the transaction."""
-    now = User.objects.select_for_update(no_key=True).get(pk=user.pk)
-    ended = now.password != user.password or not now.is_active
-    if made_by is not None:
-        ended = ended or not ApiToken.objects.select_for_update(no_key=True).filter(pk=made_by.pk, revoked_at=None)
-    if ended:
-        raise NotAllowed("The login, or the token, with which this was asked for has ended in the meantime.")
 
 
 def note_issued(token: ApiToken, *, actor: User) -> None:
@@ -62,11 +51,13 @@ def note_issued(token: ApiToken, *, actor: User) -> None:
 def revoke_token(token: ApiToken, *, actor: User | None = None) -> None:
     """Revoke the token, and those that it made, by conditional UPDATEs; requests with them are refused from now on.
 
-    Default actor: its owner.
+    Rows are locked in one order everywhere: a token before those that it made, and these by their number. Default
+    actor: its owner.
     """
     if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now()):
         note(Action.TOKEN_REVOKE, actor=actor or token.user, target=token.name, target_id=token.pk)
-    for made in ApiToken.objects.filter(made_by=token, revoked_at=None):  # after the lock: it makes no more
+    made_by_it = ApiToken.objects.filter(made_by=token, revoked_at=None).order_by("pk")
+    for made in made_by_it:  # after the lock: it makes no more
         revoke_token(made, actor=actor)
 
 

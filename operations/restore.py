@@ -21,7 +21,13 @@ from django.utils import timezone
 
 from cluster_app.models import WITH_AGENTS
 from cluster_app.models import Engine as EngineRow
-from connections_app.agents.after_restore import UNKNOWN_ATTEMPTS, expect_agents, machines_have_joined
+from connections_app.agents.after_restore import (
+    UNKNOWN_ATTEMPTS,
+    expect_agents,
+    lease_to_outlast_s,
+    leases_before,
+    machines_have_joined,
+)
 from connections_app.engine_registry import engine_named
 from database.damage import forget_damage
 from database.dump import DumpFailed, load_database
@@ -49,6 +55,12 @@ class NotRestored(Exception):
     """The backup cannot be restored here; nothing has changed."""
 
 
+class Restored(NamedTuple):
+    manifest: Manifest
+    lease_s: float
+    """Seconds after the last answer of the service in which jobs may still run at machines that joined."""
+
+
 class OrphanAttempt(NamedTuple):
     """Attempt that an engine runs and the restored database does not know."""
 
@@ -56,13 +68,14 @@ class OrphanAttempt(NamedTuple):
     attempt: int
 
 
-def restore_backup(path: Path, *, replace: bool) -> Manifest:
+def restore_backup(path: Path, *, replace: bool) -> Restored:
     """Replace the database, add the archives of code and jobs; raises `NotRestored` before anything has changed."""
     _refuse_running_service()
     if not replace:
         _refuse_rows()
     with _unpacked(path) as (folder, manifest):
         _refuse_other(manifest)
+        leases = leases_before(timezone.now())
         load = load_rows if is_of_0_1(frozenset(manifest["migrations"])) else load_database
         try:
             load(folder / DATABASE)
@@ -72,9 +85,10 @@ def restore_backup(path: Path, *, replace: bool) -> Manifest:
         _restore(folder / JOBS, settings.MOTLEY_ARCHIVE_ROOT)
     call_command("migrate", verbosity=0, interactive=False)
     forget_damage()
+    lease_s = lease_to_outlast_s(leases)
     expect_agents(timezone.now())
     SchedulerLease.objects.update(expires_at=timezone.now())  # of processes that ran at the time of the backup
-    return manifest
+    return Restored(manifest, lease_s)
 
 
 def _refuse_running_service() -> None:

@@ -114,12 +114,18 @@ class AgentProcess:
         return (self.log().splitlines() or [""])[-1]
 
     def let_go(self, job: str) -> None:
-        (self.folder / "engine" / "jobs" / job / "checkpoints" / "go").touch()
+        (self._folder_of(job) / "checkpoints" / "go").touch()
+
+    def has_folder_of(self, job: str) -> bool:
+        return self._folder_of(job).exists()
 
     def jobs(self) -> list[int]:
         folders = [AttemptFolder(path) for path in (self.folder / "engine" / "attempts").glob("*")]
         launches = [launch for folder in folders if (launch := folder.read_launch()) is not None]
         return [pid for launch in launches for pid in marked(launch["mark"])]
+
+    def _folder_of(self, job: str) -> Path:
+        return self.folder / "engine" / "jobs" / job
 
     @property
     def _jobs_as(self) -> list[str]:

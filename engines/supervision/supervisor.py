@@ -110,6 +110,9 @@ class Supervisor:
         self._sweep()
         self._close()
         ran_s, ended_at = seconds_since_boot() - self._began_s, utc_now()
+        faulty_gpus = run_hooks(self._launch, "after")
+        if self._folder.is_gone():  # nobody looks for its end, and the engine may be given the attempt once more
+            return
         write_exit(
             self._folder,
             exit_code=self._exit_code,
@@ -120,7 +123,7 @@ class Supervisor:
             node_failed=self._node_failed,
             silent_nodes=[rank.silent_node for rank in self._ranks if rank.silent_node],
             missing_storage=self._missing,
-            faulty_gpus=run_hooks(self._launch, "after"),
+            faulty_gpus=faulty_gpus,
             lease_over=self._lease_over,
         )
 
@@ -163,7 +166,7 @@ class Supervisor:
         if stop is not None:
             self._say_why(stop["reason"])
             self._stop_within(stop["grace_s"])
-        elif is_gone(self._folder.path):  # the engine does not know the attempt any more: it may run elsewhere
+        elif self._folder.is_gone():  # the engine does not know the attempt any more: it may run elsewhere
             self._stop_within(0.0)
 
     def _obey_lease(self) -> None:
@@ -236,7 +239,7 @@ class Supervisor:
         """Store the summary of the lowest rank that reports: a framework may number its ranks otherwise than we."""
         summary = next((tail.summary for tail in self._progress if tail.summary is not None), None)
         invalid_lines = min(sum(tail.invalid_lines for tail in self._progress), MOST_COUNTED)
-        if summary is not None or invalid_lines:
+        if (summary is not None or invalid_lines) and not self._folder.is_gone():
             _keep_trying(self._folder.progress, progress_to_json(summary, invalid_lines), tries=1)
 
     def _sweep(self) -> None:

@@ -37,6 +37,8 @@ class RecurringJob(models.Model):
 
     OWNER_LINKED = "Its owner has linked the account to single sign-on: look at its spec, and resume it."
     """Why it is paused whose spec somebody else could have written in its owner's name: whoever resumes it owns it."""
+    WRITTEN_ANEW = "Its spec was written anew after its owner had linked the account to single sign-on: resume it."
+    """Likewise, once nobody else's spec is left: it is its writer's, whoever resumes it."""
 
     team = models.ForeignKey(Team, on_delete=models.PROTECT, related_name="recurring_jobs")
     owner = models.ForeignKey(

@@ -10,6 +10,7 @@ from django.db import transaction
 
 from audit_app.models import Action
 from audit_app.services import note
+from jobs_app.ended_logins import refuse_ended_login
 from jobs_app.errors import Conflict, InvalidSpec, NotAllowed
 from jobs_app.models import Notification, NotificationTarget, Team
 from jobs_app.notifications.addresses import parse_address
@@ -35,8 +36,13 @@ class NewTarget(NamedTuple):
 def add_target(
     kind: NotificationTarget.Kind, address: str, events: Collection[str], *, team: Team | None, actor: User
 ) -> NewTarget:
-    """Add a target of the actor, or of the team, which the actor must manage."""
+    """Add a target of the actor, or of the team, which the actor must manage.
+
+    Raises `LoginEnded` for one of the actor, whose account may be another person's by now.
+    """
     _refuse_stranger(team, actor)
+    if team is None:
+        refuse_ended_login(actor)
     parsed, chosen = parse_address(kind, address), _checked(events, team)
     key = new_key() if kind == Kind.WEBHOOK else ""
     of_one = NotificationTarget.objects.filter(team=team, user=None if team else actor)

@@ -1,6 +1,6 @@
 """Insertion of admitted jobs into the queue, with their dependencies, tags and first events."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -8,6 +8,7 @@ from uuid_utils.compat import uuid7
 
 from database.bulk_insert import insert_many
 from jobs_app.code.storage import note_use
+from jobs_app.ended_logins import refuse_ended_login
 from jobs_app.models import Job, JobArray, JobDependency, JobEvent, JobTag, Reason
 from jobs_app.models.job import begin_time_text
 from jobs_app.submission.admission import Admitted, note_of_weight
@@ -18,7 +19,11 @@ Row = dict[str, Any]
 
 
 def enqueue(asked: Sequence[Admitted]) -> tuple[Job, list[UUID]]:
-    """Insert the jobs in bulk and return the first, and the ids of all in order. Call it inside a transaction."""
+    """Insert the jobs in bulk and return the first, and the ids of all in order. Call it inside a transaction.
+
+    Raises `LoginEnded` as `refuse_ended_logins` does.
+    """
+    refuse_ended_logins(asked)
     note_use(one.code for one in asked if one.code is not None)
     rows, needs, tags, events = [], [], [], []
     for one in asked:
@@ -33,6 +38,16 @@ def enqueue(asked: Sequence[Admitted]) -> tuple[Job, list[UUID]]:
         if made:
             insert_many(model, made)
     return first, [row["id"] for row in rows]
+
+
+def refuse_ended_logins(asked: Iterable[Admitted]) -> None:
+    """Raise `LoginEnded` for jobs with secrets if the login of their owner has ended since it was read.
+
+    Another person has the account then, whose secrets they would start with. Call it before other rows are locked.
+    """
+    owners = {one.owner.pk: one.owner for one in asked if one.columns.get("secrets")}
+    for _, owner in sorted(owners.items()):
+        refuse_ended_login(owner)
 
 
 def draft_spec(asked: Admitted) -> dict[str, Any]:

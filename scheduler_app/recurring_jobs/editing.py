@@ -10,6 +10,7 @@ from django.db import transaction
 
 from audit_app.models import Action
 from audit_app.services import note
+from jobs_app.ended_logins import refuse_ended_login
 from jobs_app.errors import Conflict, InvalidSpec
 from jobs_app.models import RecurringJob, Team
 from scheduler_app.recurring_jobs.admission import (
@@ -44,7 +45,11 @@ def admitted_recurring_job(asked: Columns, *, owner: User, now: datetime) -> Rec
 
 @transaction.atomic
 def add_recurring_job(recurring: RecurringJob) -> None:
-    """Insert one that was admitted; under the lock of its team its number and its name are checked."""
+    """Insert one that was admitted; under the lock of its team its number and its name are checked.
+
+    Raises `LoginEnded`, as changing and resuming one does.
+    """
+    refuse_ended_login(recurring.owner)
     Team.objects.select_for_update(no_key=True).get(pk=recurring.team.pk)
     most = settings.MOTLEY_RECURRING_JOBS_PER_TEAM
     if RecurringJob.objects.filter(team=recurring.team).count() >= most:
@@ -63,9 +68,13 @@ def change_recurring_job(
     now: datetime,
     check: Callable[[], None] = lambda: None,
 ) -> None:
-    """Change the given columns; `check` may refuse while the row is locked. A new spec is its writer's."""
+    """Change the given columns; `check` may refuse while the row is locked. A new spec is its writer's.
+
+    One that is paused stays so.
+    """
     job = admitted_spec(asked["spec"], actor, recurring.team) if "spec" in asked else None
     with transaction.atomic():
+        refuse_ended_login(actor)
         locked = RecurringJob.objects.select_for_update(of=("self",)).select_related("team").get(pk=recurring.pk)
         check()
         changed = [name for name, value in asked.items() if name != "spec" and getattr(locked, name) != value]
@@ -74,6 +83,8 @@ def change_recurring_job(
         if job is not None:
             changed.append("spec")
             locked.spec, locked.owner, locked.code = stored_spec(asked["spec"]), actor, job.code
+            if locked.paused_because == RecurringJob.OWNER_LINKED:
+                locked.paused_because = RecurringJob.WRITTEN_ANEW
         refuse_replaced_array(locked.concurrency, locked.spec)
         if {"schedule", "zone"} & set(changed):
             _reschedule(locked, now)
@@ -99,6 +110,7 @@ def resume_recurring_job(recurring: RecurringJob, *, actor: User, now: datetime)
     Whoever resumes one whose owner is gone, or may not have written its spec, becomes its owner.
     """
     with transaction.atomic():
+        refuse_ended_login(actor)
         locked = (
             RecurringJob.objects.select_for_update(of=("self",)).select_related("team", "owner").get(pk=recurring.pk)
         )

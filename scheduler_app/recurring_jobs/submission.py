@@ -18,12 +18,13 @@ from django.db import InterfaceError, OperationalError, transaction
 from accounting_app.fairness.budgets import with_budget_notes
 from audit_app.models import Action
 from audit_app.services import note
-from jobs_app.errors import Conflict, InvalidSpec, JobIsFinished
+from jobs_app.errors import Conflict, InvalidSpec, JobIsFinished, LoginEnded
 from jobs_app.lifecycle.commands import cancel_job
 from jobs_app.models import Job, NotificationTarget, RecurringJob, RecurringRun
 from jobs_app.notifications.outbox import Announcement, write
 from jobs_app.notifications.recipients import targets_of
 from jobs_app.submission.admission import Admitted
+from jobs_app.submission.enqueue import refuse_ended_logins
 from jobs_app.submission.submit import enter
 from scheduler_app.recurring_jobs.admission import admitted_spec, why_stopped
 from scheduler_app.recurring_jobs.schedule import DueTimes, due_times
@@ -72,6 +73,7 @@ def run_now(recurring: RecurringJob, run: Admitted, *, actor: User, now: datetim
     `run` is of the recurring job as it was read: of one with another spec, or owner, since then there is none, nor of
     one whose owner is gone, or has linked the account, since then.
     """
+    refuse_ended_logins([run])
     locked = RecurringJob.objects.select_for_update(of=("self",)).select_related("team", "owner")
     found = locked.get(pk=recurring.pk)
     if why := why_stopped(found):
@@ -100,12 +102,15 @@ def _submit_or_refuse(recurring: RecurringJob, due: DueTimes, now: datetime) -> 
     try:
         job = _run_of(recurring, now)
         with transaction.atomic():
+            refuse_ended_logins([job])
             if _claim(recurring, due) and not _is_recorded(recurring, due):
                 missed = f"missed: {due.before_text}" if due.before else ""
                 result, _ = _submit(recurring, job, missed, due.latest)
                 _record(recurring, due.latest, result, now)
     except InvalidSpec as error:
         _conclude(recurring, due, Result(Outcome.REFUSED, str(error)), now)
+    except LoginEnded:
+        log.info("the owner of recurring job %s has changed: the next turn reads it anew", recurring.pk)
 
 
 def _due(recurring: RecurringJob, now: datetime) -> DueTimes:

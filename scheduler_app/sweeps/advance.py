@@ -15,9 +15,10 @@ from uuid import UUID
 from django.db import InterfaceError, OperationalError, transaction
 
 from accounting_app.fairness.budgets import with_budget_notes
-from jobs_app.errors import InvalidSpec, JobIsFinished, JobIsNotHeld
+from jobs_app.errors import InvalidSpec, JobIsFinished, JobIsNotHeld, LoginEnded
 from jobs_app.lifecycle.commands import cancel_job, hold_job, release_job
 from jobs_app.models import Job, ProgressCurve, Sweep, SweepTrial
+from jobs_app.submission.enqueue import refuse_ended_logins
 from jobs_app.submission.submit import enter
 from scheduler_app.recurring_jobs.admission import why_owner_is_gone
 from scheduler_app.sweeps.admission import admitted_trial
@@ -61,10 +62,11 @@ def _advance(pk: int, now: datetime) -> None:
     turn = decide_turn(*read, _why_none(read[0]), now)
     try:
         with _new_trials(turn, now) as new, transaction.atomic():
+            refuse_ended_logins(one.job for one in new)
             if not _claim(turn, now):
                 raise _Overtaken
             _write(turn, new)
-    except _Overtaken:
+    except (_Overtaken, LoginEnded):  # the next turn reads the sweep, and its owner, anew
         return
 
 

@@ -5,6 +5,7 @@ from django.db import transaction
 
 from audit_app.models import Action
 from audit_app.services import note
+from jobs_app.ended_logins import refuse_ended_login
 from jobs_app.errors import Conflict, InvalidSpec
 from jobs_app.models import Sweep, Team
 
@@ -14,7 +15,11 @@ MOST_UNFINISHED = 20
 
 @transaction.atomic
 def start_sweep(sweep: Sweep) -> None:
-    """Insert one that was admitted; under the lock of its team its name and the number of sweeps are checked."""
+    """Insert one that was admitted; under the lock of its team its name and the number of sweeps are checked.
+
+    Raises `LoginEnded`.
+    """
+    refuse_ended_login(sweep.owner)
     Team.objects.select_for_update(no_key=True).get(pk=sweep.team.pk)
     if Sweep.objects.unfinished().filter(team=sweep.team).count() >= MOST_UNFINISHED:
         text = f"Team {sweep.team} has {MOST_UNFINISHED} unfinished sweeps, which is the limit: stop one first."

@@ -20,7 +20,7 @@ from rest_framework.test import APIClient
 from cluster_app.models import Engine, Node
 from cluster_app.services import cordon
 from cluster_app.storage import Volunteers
-from connections_app.agents.after_restore import expect_agents
+from connections_app.agents.after_restore import expect_agents, lease_to_outlast_s, leases_before
 from connections_app.agents.join_agent import issue_join_token, revoke_agent
 from connections_app.agents.silence import granted_lease_s, last_news
 from connections_app.agents.sync import ANY_MARK, LEAVING, AgentState, answer_to
@@ -517,6 +517,22 @@ def test_agents_are_heard_by_a_service_that_went_back_to_a_backup(desk: Played, 
     desk.sync()
     desk.sync()
     assert copied.post("sync", encode(told_by(copied)), copied.token) == 409, "copies are told apart as before"
+
+
+def test_a_restore_waits_for_the_leases_that_were_granted_to_machines_that_are_heard(
+    desk: Played, lab: Lab, settings: Settings
+) -> None:
+    settings.MOTLEY_AGENT_LEASE_S = 200
+    desk.sync()
+    settings.MOTLEY_AGENT_LEASE_S = 20
+    heard_at = Agent.objects.get(name="desk").heard_at
+    assert heard_at is not None
+    assert leases_before(heard_at + timedelta(seconds=240)) == {"desk": 250.0}
+    silent = leases_before(heard_at + timedelta(seconds=260))
+    assert (silent, lease_to_outlast_s(silent)) == ({"desk": 0.0}, 0.0)
+    assert lease_to_outlast_s({}) == 250.0, "another service may have heard it until now"
+    expect_agents(lab.now)
+    assert leases_before(heard_at + timedelta(days=1)) == {"desk": 25.0}, "it was heard after that backup, too"
 
 
 @pytest.mark.parametrize("told", ["a mark that is longer than those of any release", "0123.long"])

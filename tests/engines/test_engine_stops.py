@@ -228,12 +228,21 @@ def children_of(pid: int) -> list[int]:
 
 
 @pytest.mark.local_only
-def test_a_job_whose_attempt_has_no_files_any_more_is_killed(lab: Lab) -> None:
-    """Its engine no longer knows it, and the service may start the job elsewhere."""
+@pytest.mark.parametrize("left", [False, True], ids=["all", "but the folder"])
+def test_a_job_whose_attempt_has_no_files_any_more_is_killed(lab: Lab, *, left: bool) -> None:
+    """Its engine no longer knows it, and the service may start the job elsewhere.
+
+    A summary of progress that is written while the files are removed keeps the folder.
+    """
     attempt = lab.launch(STUBBORN)
     lab.wait_for_output(attempt, b"up")
     supervisor, processes = lab.supervisor(attempt), lab.processes(attempt)
-    shutil.rmtree(lab.folder(attempt).path)
+    folder = lab.folder(attempt)
+    gone = folder.path.rename(folder.path.with_name("removed"))
+    if left:
+        folder.path.mkdir()
+        folder.progress.write_text("{}")
+    shutil.rmtree(gone)
     try:
         until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in [supervisor, *processes]), seconds=30)
     finally:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
@@ -12,6 +13,7 @@ from jobs_app.errors import Conflict
 from jobs_app.lifecycle.commands import cancel_job
 from jobs_app.models import Job, Notification, RecurringJob, RecurringRun, Team
 from jobs_app.notifications.targets import add_target
+from jobs_app.secrets import set_secret
 from jobs_app.teams import retire_team
 from operations.loops import engine_turn
 from scheduler_app.recurring_jobs import submission
@@ -68,6 +70,20 @@ def test_nothing_is_run_in_the_name_of_an_owner_who_has_linked_the_account_since
     with pytest.raises(Conflict, match="has linked the account"):
         run_now(read, run, actor=cluster.user(), now=MIDNIGHT)
     assert not Job.objects.exists()
+
+
+def test_a_spec_that_is_written_after_the_owner_has_linked_the_account_is_run_in_the_writers_name(cluster: Lab) -> None:
+    """It is paused still; only a spec that somebody else may have prepared is withheld from whoever asks for a run."""
+    recurring, ben = added(cluster), cluster.user("ben")
+    RecurringJob.objects.update(paused_at=MIDNIGHT, paused_because=RecurringJob.OWNER_LINKED)
+    change_recurring_job(recurring, {"schedule": "0 4 * * *"}, actor=ben, now=MIDNIGHT)
+    assert RecurringJob.objects.get().paused_because == RecurringJob.OWNER_LINKED
+    change_recurring_job(recurring, {"spec": SPEC | {"command": "env"}}, actor=ben, now=MIDNIGHT)
+    recurring = RecurringJob.objects.get()
+    assert (recurring.paused_at, recurring.paused_because) == (MIDNIGHT, RecurringJob.WRITTEN_ANEW)
+    assert run_now(recurring, admitted_run(recurring, MIDNIGHT), actor=cluster.user(), now=MIDNIGHT).owner == ben
+    resume_recurring_job(recurring, actor=cluster.user(), now=MIDNIGHT)
+    assert RecurringJob.objects.get().owner == ben
 
 
 def test_it_is_submitted_when_it_is_due_and_not_before(cluster: Lab) -> None:
@@ -312,6 +328,18 @@ def test_without_its_owner_or_team_it_is_paused_with_the_reason(cluster: Lab, ch
     recurring.refresh_from_db()
     assert (recurring.paused_at, recurring.paused_because) == (THREE, why)
     assert (outcomes(), Job.objects.count()) == ([(Outcome.REFUSED, THREE)], 0)
+
+
+def test_a_login_of_the_owner_that_ends_while_a_run_is_submitted_leaves_it_to_the_next_turn(cluster: Lab) -> None:
+    """The owner may have linked the account, and the run would have the secrets of another person."""
+    set_secret("HF_TOKEN", "x", team=None, actor=cluster.user())
+    added(cluster, spec=SPEC | {"secrets": ["HF_TOKEN"]})
+    read = RecurringJob.objects.select_related("team__budget", "owner").get()
+    User.objects.update(password="another")
+    submission._submit_due_run(read, THREE)
+    assert (Job.objects.count(), RecurringJob.objects.get().paused_at, outcomes()) == (0, None, [])
+    submit_due_runs(THREE)
+    assert (Job.objects.count(), outcomes()) == (1, [(Outcome.SUBMITTED, THREE)])
 
 
 def test_whoever_resumes_one_whose_owner_is_gone_owns_it(cluster: Lab) -> None:

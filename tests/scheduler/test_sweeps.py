@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
@@ -15,6 +16,7 @@ from cluster_app.models import GpuType
 from jobs_app.errors import InvalidSpec
 from jobs_app.lifecycle.commands import cancel_job, hold_job, release_job
 from jobs_app.models import Attempt, Budget, Job, ProgressCurve, Reason, Sweep, SweepTrial, Team, TeamQuota
+from jobs_app.secrets import set_secret
 from jobs_app.submission.conversion import spec_of
 from jobs_app.submission.submit import cloned_spec, submit_job
 from scheduler_app.sweeps import advance
@@ -355,6 +357,23 @@ def test_of_two_schedulers_that_have_read_the_same_one_writes(cluster: Lab, monk
         for _ in range(2):
             advance._advance(sweep.pk, cluster.now)
     assert Job.objects.count() == len(trials()) == 3
+
+
+def test_a_login_of_the_owner_that_ends_during_a_turn_leaves_it_to_the_next(
+    cluster: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_secret("HF_TOKEN", "x", team=None, actor=cluster.user())
+    spec: Any = SWEEP["spec"]
+    asked = {**SWEEP, "spec": {**spec, "secrets": ["HF_TOKEN"]}}
+    start_sweep(sweep := admitted_sweep(asked, owner=cluster.user(), now=cluster.now))
+    read = advance._read(sweep.pk)
+    User.objects.update(password="another")
+    with monkeypatch.context() as stale:
+        stale.setattr(advance, "_read", lambda _: read)
+        advance._advance(sweep.pk, cluster.now)
+    assert not Job.objects.exists()
+    turn(cluster)
+    assert Job.objects.count() == 3
 
 
 def test_what_fails_halfway_is_undone_and_done_by_the_next_turn(cluster: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """First sign-on of an identity: the account keeps nothing that whoever invited the person could have set."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -8,21 +8,34 @@ import pytest
 from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth.models import User
 from django.contrib.messages import get_messages
-from django.test import Client
+from django.db import transaction
+from django.http import HttpResponse
+from django.test import Client, RequestFactory
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries, Settings
 from rest_framework.test import APIClient
 
 from audit_app.models import AuditEntry
-from jobs_app.errors import JobsError, NotAccepted, NotAllowed
+from config.middleware import LoginsEnded
+from jobs_app.errors import JobsError, LoginEnded, NotAccepted, NotAllowed
 from jobs_app.identity_links import LINKED, clear_for_link
 from jobs_app.invitations import accept_invitation, find_invitation, invite
 from jobs_app.lifecycle.commands import hold_job, release_job
-from jobs_app.models import ApiToken, Invitation, Job, NotificationTarget, RecurringJob, Secret, Team
+from jobs_app.models import ApiToken, Invitation, Job, NotificationTarget, RecurringJob, Secret, Sweep, Team
+from jobs_app.notifications.targets import add_target
 from jobs_app.secrets import set_secret
-from jobs_app.submission.submit import submit_job
+from jobs_app.submission.batch import admitted_batch
+from jobs_app.submission.submit import admitted, enter, enter_batch, submit_job
 from jobs_app.tokens import issue_token
-from scheduler_app.recurring_jobs.editing import add_recurring_job, admitted_recurring_job, pause_recurring_job
+from scheduler_app.recurring_jobs.editing import (
+    add_recurring_job,
+    admitted_recurring_job,
+    change_recurring_job,
+    pause_recurring_job,
+    resume_recurring_job,
+)
+from scheduler_app.sweeps.admission import admitted_sweep
+from scheduler_app.sweeps.editing import start_sweep
 from tests.identity_provider import CLIENT, SECRET, IdentityProvider, identity_provider
 from tests.service_lab import Lab
 
@@ -119,6 +132,49 @@ def test_a_request_that_began_before_the_link_makes_no_token_after_it(
         issue_token(asks, name="late", scope=ApiToken.Scope.ADMIN)
 
 
+def test_a_request_that_began_before_the_link_leaves_nothing_in_the_account_after_it(
+    provider: IdentityProvider, team: Team, lead: User, lab: Lab
+) -> None:
+    """The browser of the lead sends them while the person signs on: they were admitted with the secrets of before."""
+    lab.node("n1")
+    user, text = invited(team, lead)
+    accepted(text)
+    asks = User.objects.get(pk=user.pk)
+    set_secret("HF_TOKEN", "a value of the lead", team=None, actor=asks)
+    spec = {"name": "a", "team": team.name, "command": "env | base64", "gpus": 1, "secrets": ["HF_TOKEN"]}
+    now = timezone.now()
+    asked = {"schedule": "0 3 * * *", "spec": spec}
+    add_recurring_job(recurring := admitted_recurring_job(asked | {"name": "b"}, owner=asks, now=now))
+    one, many = admitted(spec, asks), admitted_batch({"jobs": [spec]}, asks)
+    other = admitted_recurring_job(asked | {"name": "c"}, owner=asks, now=now)
+    trials = {"name": "d", "metric": {"name": "loss"}, "parameters": {"lr": {"values": [1, 2]}}}
+    sweep = admitted_sweep(trials | {"method": "grid", "spec": spec | {"command": "env {lr}"}}, owner=asks, now=now)
+    assert sign_on(provider)[0] == asks
+    acts: list[Callable[[], object]] = [
+        lambda: enter(one),
+        lambda: enter_batch(many),
+        lambda: add_recurring_job(other),
+        lambda: change_recurring_job(recurring, {"schedule": "* * * * *"}, actor=asks, now=now),
+        lambda: resume_recurring_job(recurring, actor=asks, now=now),
+        lambda: start_sweep(sweep),
+        lambda: set_secret("WANDB_API_KEY", "a value of the lead", team=None, actor=asks),
+        lambda: add_target(NotificationTarget.Kind.MAIL, "lea@example.org", ["job_failed"], team=None, actor=asks),
+    ]
+    for act in acts:
+        with pytest.raises(NotAllowed, match="ended in the meantime"), transaction.atomic():
+            act()
+    assert [model.objects.count() for model in (Job, Sweep, Secret, NotificationTarget)] == [0, 0, 0, 0]
+    recurring = RecurringJob.objects.get()
+    assert (recurring.paused_because, recurring.schedule) == (RecurringJob.OWNER_LINKED, "0 3 * * *")
+
+
+def test_the_page_that_was_asked_for_with_an_ended_login_leads_to_another() -> None:
+    ended = LoginsEnded(lambda _: HttpResponse())
+    page, rest = (RequestFactory().post(path) for path in ("/jobs/new", "/api/v1/jobs"))
+    assert getattr(ended.process_exception(page, LoginEnded()), "url", None) == "/"
+    assert ended.process_exception(rest, LoginEnded()) is None
+
+
 def test_nothing_that_was_prepared_in_the_account_gets_a_secret_that_the_person_sets_later(
     provider: IdentityProvider, team: Team, lead: User, lab: Lab
 ) -> None:
@@ -126,6 +182,7 @@ def test_nothing_that_was_prepared_in_the_account_gets_a_secret_that_the_person_
     lab.node("n1")
     user, text = invited(team, lead)
     accepted(text)
+    user.refresh_from_db()
     set_secret("HF_TOKEN", "a value of the lead", team=None, actor=user)
     spec = {"name": "a", "team": team.name, "command": "env | base64", "gpus": 1, "secrets": ["HF_TOKEN"]}
     job, plain = submit_job(spec, owner=user), submit_job(spec | {"secrets": []}, owner=user)
@@ -134,6 +191,7 @@ def test_nothing_that_was_prepared_in_the_account_gets_a_secret_that_the_person_
     add_recurring_job(recurring := admitted_recurring_job(asked, owner=user, now=timezone.now()))
     pause_recurring_job(recurring, actor=user, now=timezone.now())
     sign_on(provider)
+    user.refresh_from_db()
     set_secret("HF_TOKEN", "the value of Victor", team=None, actor=user)
     with suppress(JobsError):
         release_job(job, actor=lead)
@@ -144,6 +202,18 @@ def test_nothing_that_was_prepared_in_the_account_gets_a_secret_that_the_person_
     assert by_lead.post(f"/api/v1/recurring-jobs/{recurring.pk}/resume").json()["owner"] == "lea"
     assert by_lead.post(f"/api/v1/recurring-jobs/{recurring.pk}/run").json()["owner"] == "lea"
     assert list(Job.objects.unfinished().filter(owner=user)) == [plain]
+
+
+def test_tokens_are_revoked_in_the_order_in_which_one_alone_is_with_those_that_it_made(team: Team, lead: User) -> None:
+    """A token that is revoked at the same time waits for the link, or the link for it, and neither for ever."""
+    user, _ = invited(team, lead)
+    first = None
+    for name in ("first", "second", "third"):
+        issue_token(user, name=name, scope=ApiToken.Scope.SUBMIT, made_by=first)
+        first = first or ApiToken.objects.get(name="first")
+    clear_for_link(user)
+    revoked = AuditEntry.objects.filter(action="token.revoke").order_by("pk").values_list("target", flat=True)
+    assert list(revoked) == ["first", "second", "third"]
 
 
 def test_many_jobs_that_were_prepared_do_not_keep_the_person_out(
@@ -174,6 +244,7 @@ def test_an_invitation_that_was_not_accepted_ends_with_the_link(
 def test_an_account_of_an_administrator_keeps_its_secrets(provider: IdentityProvider, team: Team) -> None:
     user, text = invited(team, User.objects.create_superuser("root"))
     browser = accepted(text)
+    user.refresh_from_db()
     set_secret("HF_TOKEN", "a value of Victor", team=None, actor=user)
     assert sign_on(provider)[0] == user
     assert (Secret.objects.count(), enters(browser)) == (1, False)

@@ -135,6 +135,7 @@ def test_a_machine_goes_on_with_a_service_that_went_back_to_a_backup(
         assert service.manage("backup", str(tmp_path / "file")).returncode == 0
         agent.let_go(ended)
         service.wait_for_state(ended, "succeeded")
+        wait_for("the service has all of it", lambda: not agent.has_folder_of(ended))
         late = service.submit("sleep 600", **given)
         service.wait_for_state(late, "running")
         service.kill()
@@ -145,9 +146,8 @@ def test_a_machine_goes_on_with_a_service_that_went_back_to_a_backup(
         service.wait_for_state(known, "succeeded")
         steps = [int(line.split()[1]) for n in (1, 2) for line in log_of(service, known, n).splitlines()]
         assert steps == list(range(1, len(steps) + 1))
-        wait_for("it is done again", lambda: log_of(service, ended, 2) == "begun\n")
-        agent.let_go(ended)
-        service.wait_for_state(ended, "succeeded")
+        service.wait_for_state(ended, "succeeded")  # it has its last checkpoints, and `go` among them
+        wait_for("it was begun again", lambda: log_of(service, ended, 2) == "begun\n")
         assert agent.process is not None
         assert agent.process.poll() is None
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from connections_app.agents.after_restore import longest_lease_s, machines_have_joined
+from connections_app.agents.after_restore import machines_have_joined
 from engines.protocol import EngineError
 from operations.restore import GRACE, NotRestored, restore_backup, skip_used_numbers, stop_strays
 
@@ -24,7 +24,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         began_s, had_machines = time.monotonic(), machines_have_joined()
         try:
-            manifest = restore_backup(options["file"], replace=options["replace"])
+            manifest, lease_s = restore_backup(options["file"], replace=options["replace"])
         except NotRestored as error:
             raise CommandError(f"Nothing was restored. {error}") from error
         self.stdout.write(f"Restored the backup of {manifest['taken_at'][:19]} (version {manifest['version']}).")
@@ -36,16 +36,16 @@ class Command(BaseCommand):
                 f"Attempts that were launched after the backup were not looked for: {error} Mend that and restore the "
                 "file again, before the service starts: GPUs may be held by processes that it does not know."
             ) from error
-        if had_machines or machines_have_joined():
-            self._outlast_leases(began_s)
+        if lease_s:
+            self._outlast_leases(began_s, lease_s)
         if left:
             names = ", ".join(f"{stray.attempt} of {stray.engine}" for stray in left)
             raise CommandError(f"These attempts still run: {names}. Start the service when they have ended.")
         self.stdout.write("Start the service: jobs go on from their last checkpoints.")
 
-    def _outlast_leases(self, began_s: float) -> None:
+    def _outlast_leases(self, began_s: float, lease_s: float) -> None:
         """Wait until no job can be left at a machine that joined; the service gave its last answer before we began."""
-        left_s = max(began_s + longest_lease_s() - time.monotonic(), 0.0)
+        left_s = max(began_s + lease_s - time.monotonic(), 0.0)
         self.stdout.write(f"Machines that joined stop their jobs by themselves: waiting {left_s:.0f} s for that.")
         self.stdout.flush()
         time.sleep(left_s)
