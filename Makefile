@@ -25,7 +25,7 @@ FLOOR := 94
 export PATH := $(CURDIR)/.venv/bin:$(PATH):/usr/sbin:/sbin
 unexport PYTHONDONTWRITEBYTECODE  # or every process of every test compiles Django and SciPy for itself
 
-.PHONY: run test test-all test-deep test-fast test-loaded test-slurm test-postgresql chaos test-torch check format bench reproduction bench-service schema deb sbom screenshots
+.PHONY: run test test-all test-deep test-repeats test-fast test-loaded test-slurm test-postgresql chaos test-torch check format bench reproduction bench-service schema deb sbom screenshots
 
 run:  ## the service with jobs already flowing (SQLite, no broker); MOTLEY_PORT and DEMO=0 are heeded, SLURM=1 is a private Slurm
 	@./bootstrap.sh run
@@ -48,12 +48,16 @@ endef
 
 test-all: MEASURE := 1
 
-test-all: test test-deep  ## everything: `make test`, then what it leaves out
+test-all: test test-deep test-repeats  ## everything: `make test`, then what it leaves out
 
 test-deep:
 	@./bootstrap.sh test-all
 	$(PYTHON) $(TESTS) $(NO_FUZZ) --tier deep $(ARGS) $(REPEATED)
 	$(ON_POSTGRESQL) $(PYTHON) $(TESTS) --tier deep $(ARGS) $(call REPEATED,$(ON_POSTGRESQL))
+
+test-repeats:
+	@./bootstrap.sh test
+	$(ON_POSTGRESQL) $(PYTHON) $(TESTS) --tier repeats $(ARGS)
 
 test-loaded:  ## `make test` N times with eight busy processes beside it; says how often it was green
 	@./bootstrap.sh test
