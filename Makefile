@@ -5,6 +5,7 @@ SCRATCH := .cache/check
 IN_PARALLEL := -n $(shell expr $$(nproc) + 1) --dist loadgroup --durations=10
 # Lines that the tests' own processes run, in per cent over both databases; those of child processes are not seen. Only
 # with MEASURE, as in `make test-all` and .ci/run: it adds 7 s of CPU time to the start of each worker, and a tenth to the rest.
+# The floor holds over `make test`: what is deep repeats it, and need not be measured.
 COVERAGE := .cache/coverage
 PACKAGES := accounting_app,allocation,audit_app,cluster_app,config,connections_app,database,engines,estimation,forecast,insight_app,jobs_app,operations,scheduler_app,simulation,sweeps,web
 # Programs that only child processes run: tests of sessions, of Slurm (batch, node_start), of the service and the stack drive them.
@@ -12,20 +13,19 @@ UNSEEN := engines/sessions/enter.py,engines/sessions/session.py,engines/sessions
 UNSEEN := $(UNSEEN),engines/slurm/batch.py,engines/slurm/node_start.py
 UNSEEN := $(UNSEEN),operations/management/commands/serve.py,operations/management/commands/schedule.py
 SLIPCOVER = -m slipcover --source $(PACKAGES) --omit $(UNSEEN) --json --out $(COVERAGE)/$(1).json
-MEASURED = $(PYTHON) $(if $(MEASURE),$(SLIPCOVER)) -m pytest $(if $(REPEAT),--cache-clear) $(IN_PARALLEL)
+TESTS := -m pytest $(if $(REPEAT),--cache-clear) $(IN_PARALLEL)
+MEASURED = $(PYTHON) $(if $(MEASURE),$(SLIPCOVER)) $(TESTS)
 # With REPEAT, as in .ci/run, up to three failed tests run again, alone and once (docs/decisions/0102).
 REPEATED = $(if $(REPEAT),|| { test $$? -eq 1 && $(1) $(PYTHON) -m tests.repeat_failed; })
 # Its import takes 2 s in each worker; on SQLite no test needs it (ON_POSTGRESQL_ALONE in tests/tiers.py).
 NO_FUZZ := -p no:schemathesis
 ON_POSTGRESQL := $(PYTHON) -m tests.private_servers
-MERGED = cd $(COVERAGE) && ../../$(PYTHON) -m slipcover --merge $(1) --out merged.json
-# Of `make test-all`.
 FLOOR := 94
 # The last two for useradd and the like: `su` without a dash leaves them out.
 export PATH := $(CURDIR)/.venv/bin:$(PATH):/usr/sbin:/sbin
 unexport PYTHONDONTWRITEBYTECODE  # or every process of every test compiles Django and SciPy for itself
 
-.PHONY: run test test-all test-deep test-fast test-loaded test-slurm test-postgresql chaos test-torch check format bench reproduction bench-service schema deb sbom screenshots
+.PHONY: run test test-all test-deep test-repeats test-fast test-loaded test-slurm test-postgresql chaos test-torch check format bench reproduction bench-service schema deb sbom screenshots
 
 run:  ## the service with jobs already flowing (SQLite, no broker); MOTLEY_PORT and DEMO=0 are heeded, SLURM=1 is a private Slurm
 	@./bootstrap.sh run
@@ -36,22 +36,28 @@ test:  ## each promise once, on real parts and on both databases; with ARGS, pyt
 	@mkdir -p $(COVERAGE)
 	$(if $(ARGS),$(PYTHON) -m pytest $(IN_PARALLEL) $(ARGS),$(call MEASURED,sqlite) $(NO_FUZZ) --tier test $(REPEATED))
 	$(if $(ARGS),,$(ON_POSTGRESQL) $(call MEASURED,postgresql) --tier test $(call REPEATED,$(ON_POSTGRESQL)))
-	$(if $(MEASURE),$(if $(ARGS),,@$(call MERGED,sqlite.json postgresql.json) >test.txt; tail -n 3 test.txt))
+	$(if $(MEASURE),$(if $(ARGS),,@$(COVERED)))
 
-test-all test-deep: MEASURE := 1
+# Says the lines of both databases, and fails below the floor.
+define COVERED
+cd $(COVERAGE) && { \
+	../../$(PYTHON) -m slipcover --merge sqlite.json postgresql.json --out merged.json --fail-under $(FLOOR) >report.txt; \
+	code=$$?; tail -n 3 report.txt; \
+	test $$code -eq 0 || { echo "fewer than $(FLOOR) % of the lines are covered: see $(COVERAGE)/report.txt"; exit 1; }; }
+endef
 
-test-all: test test-deep  ## everything: `make test`, then what it leaves out; the floor of coverage holds over both
+test-all: MEASURE := 1
+
+test-all: test test-deep test-repeats  ## everything: `make test`, then what it leaves out
 
 test-deep:
 	@./bootstrap.sh test-all
-	@mkdir -p $(COVERAGE)
-	$(call MEASURED,sqlite-deep) $(NO_FUZZ) --tier deep $(ARGS) $(REPEATED)
-	$(ON_POSTGRESQL) $(call MEASURED,postgresql-deep) --tier deep $(ARGS) $(call REPEATED,$(ON_POSTGRESQL))
-	@if test -f $(COVERAGE)/sqlite.json && test -f $(COVERAGE)/postgresql.json; then \
-		$(call MERGED,sqlite.json postgresql.json sqlite-deep.json postgresql-deep.json) --fail-under $(FLOOR) >report.txt \
-			|| { tail -n 3 report.txt; echo "fewer than $(FLOOR) % of the lines are covered: see $(COVERAGE)/report.txt"; exit 1; }; \
-		tail -n 3 report.txt; \
-	else echo "The floor of coverage holds over make test as well, which make test-all measures first."; fi
+	$(PYTHON) $(TESTS) $(NO_FUZZ) --tier deep $(ARGS) $(REPEATED)
+	$(ON_POSTGRESQL) $(PYTHON) $(TESTS) --tier deep $(ARGS) $(call REPEATED,$(ON_POSTGRESQL))
+
+test-repeats:
+	@./bootstrap.sh test
+	$(ON_POSTGRESQL) $(PYTHON) $(TESTS) --tier repeats $(ARGS)
 
 test-loaded:  ## `make test` N times with eight busy processes beside it; says how often it was green
 	@./bootstrap.sh test

@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 from config.logs import logging_config, wants_json
@@ -31,7 +32,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, required=True, help="threads of each")
     parser.add_argument("--long", help="socket of the server of long requests; without it they are as others")
     options = parser.parse_args()
-    Path("/proc/self/comm").write_text("motley-front")  # as `ps -e` shows the other processes of the service
+    with suppress(OSError):  # where /proc is read-only
+        Path("/proc/self/comm").write_text("motley-front")  # as `ps -e` shows the other processes of the service
     as_json = wants_json(os.environ.get("MOTLEY_LOG_FORMAT", "auto"))
     logging.config.dictConfig(logging_config(as_json=as_json, level="INFO"))
     places = places_at(options.web, sizes_of(options.threads))

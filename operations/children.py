@@ -91,7 +91,6 @@ class Child:
 
 def _forked(program: Program) -> int:
     """Process id of a fork that runs the program. Signals wait until its handlers are its own."""
-    sys.stdout.flush()
     parent = os.getpid()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, TOLD_BY)
     try:
@@ -116,9 +115,9 @@ def _run(program: Program, parent: int, unblock: Callable[[], object]) -> Never:
     except BaseException:
         traceback.print_exc()
     finally:
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError):
-                stream.flush()
+        with suppress(BaseException):  # closed, missing or full: whatever it is, nothing of this goes on
+            sys.stdout.flush()
+            sys.stderr.flush()
         os._exit(code)
 
 
@@ -135,7 +134,8 @@ def _leave(program: Program, parent: int) -> None:
 
 def _be_named(name: str) -> None:
     """For `ps -e`, `pgrep` and `top`: the command line of a fork is that of its parent."""
-    Path("/proc/self/comm").write_text(name[:LONGEST_NAME])
+    with suppress(OSError):  # where /proc is read-only
+        Path("/proc/self/comm").write_text(name[:LONGEST_NAME])
 
 
 def _close_all_but(descriptors: Sequence[int]) -> None:
@@ -167,14 +167,20 @@ def import_what_they_share() -> None:
     gc.freeze()
 
 
-def run_until_told(programs: Sequence[Program]) -> None:
-    """Run the programs until SIGINT or SIGTERM."""
+def hear_signals() -> threading.Event:
+    """Event that SIGINT and SIGTERM set. To be called early: what takes seconds is done without children."""
     told = threading.Event()
     for number in TOLD_BY:
         signal.signal(number, lambda *_: told.set())
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # if it is ignored, as some callers leave it, no exit code is kept
+    return told
+
+
+def run_until_told(programs: Sequence[Program], told: threading.Event) -> None:
+    """Run the programs until the event is set."""
     _be_named("motley")
     connections.close_all()  # none may be used by two processes
-    children = [Child(program) for program in programs]
+    children = [] if told.is_set() else [Child(program) for program in programs]
     while not told.wait(1):
         for child in children:
             child.restart_if_ended()

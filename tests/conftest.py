@@ -51,6 +51,7 @@ from tests.tiers import (
     module_of,
     runs,
     statement_cover,
+    statement_known,
 )
 
 pytest_plugins = ["tests.cheap_cryptography", "tests.quick_flush", "tests.shared_rows"]
@@ -147,6 +148,7 @@ def _kind(item: pytest.Item) -> Kind:
         database=_is_about_the_database(item),
         covers=module.startswith(WHOLE_ON_POSTGRESQL) or name in statement_cover(),
         draws=is_hypothesis_test(function) or item.get_closest_marker("more_examples") is not None,
+        known=name.split("[")[0].split("@")[0] in statement_known(),
     )
 
 

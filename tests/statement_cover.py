@@ -2,7 +2,8 @@
 
 `python -m tests.statement_cover` runs the tests that use the database on a private PostgreSQL, records the statements
 of each, with constants and the lengths of lists left out, and writes tests/statement_cover.txt, by greedy cover: quick
-tests that `make test` runs on PostgreSQL as well. pytest takes this module as a plugin that records.
+tests that `make test` runs on PostgreSQL as well; and tests/statement_known.txt, the functions of all quick ones.
+pytest takes this module as a plugin that records.
 """
 
 import os
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from tests.tiers import ON_POSTGRESQL, SLOW, STATEMENT_COVER, WHOLE_ON_POSTGRESQL
+from tests.tiers import ON_POSTGRESQL, SLOW, STATEMENT_COVER, STATEMENT_KNOWN, WHOLE_ON_POSTGRESQL
 
 FOLDER = "MOTLEY_TEST_STATEMENTS"
 """Environment variable: where each worker writes `test<TAB>statement` lines."""
@@ -96,6 +97,7 @@ def main() -> int:
         anyway = frozenset[str]().union(*(sent[test] for test in run_there))
         cover = greedy_cover(quick, anyway)
         STATEMENT_COVER.write_text("".join(f"{test}\n" for test in cover))
+        STATEMENT_KNOWN.write_text("".join(f"{name}\n" for name in sorted({test.split("[")[0] for test in quick})))
         more = len(frozenset[str]().union(*quick.values()) - anyway)
         print(
             f"{len(run_there)} tests send {len(anyway)} statements, {len(cover)} of {len(quick)} quick ones {more} more"

@@ -1,8 +1,8 @@
 """Tiers of the test suite: which tests `make test-fast`, `make test` and `make test-all` run, and on which database.
 
 `make test` proves each promise once, on real parts, within ten minutes. `make test-all` adds the tier `deep`: the same
-on the other database, under other isolations and policies, with more examples, and what needs PyTorch, Podman or a
-kernel of its own (docs/decisions/0095).
+under other isolations and policies, with more examples, and what needs PyTorch, Podman or a kernel of its own
+(docs/decisions/0095); and `repeats`: quick tests that send PostgreSQL nothing new (docs/decisions/0143).
 """
 
 from enum import StrEnum
@@ -19,7 +19,9 @@ class Tier(StrEnum):
     TEST = "test"
     """`make test`."""
     DEEP = "deep"
-    """What `make test` leaves out of `make test-all`."""
+    """What `make test` leaves out of `make test-all`, but for what sends PostgreSQL nothing new."""
+    REPEATS = "repeats"
+    """That; it is no part of `.ci/run`."""
     ALL = "all"
     """Every test, on the database at hand: of a run by hand."""
 
@@ -486,8 +488,9 @@ WHOLE_ON_POSTGRESQL = (
 ON_POSTGRESQL_ALONE = ("rest/test_schema_fuzz",)
 """Slow modules of which every test has rows: on SQLite they are not imported, for that takes seconds in each worker."""
 
-STATEMENT_COVER = TESTS / "statement_cover.txt"
-"""Quick tests that send PostgreSQL each different statement: `python -m tests.statement_cover` writes it."""
+STATEMENT_COVER, STATEMENT_KNOWN = TESTS / "statement_cover.txt", TESTS / "statement_known.txt"
+"""Quick tests that send PostgreSQL each different statement, and the functions of all that were asked for the list:
+`python -m tests.statement_cover` writes both."""
 
 LONG_S = 40
 LONG = {
@@ -527,6 +530,8 @@ class Kind(NamedTuple):
     """It is one of those that `make test` runs on PostgreSQL, too, though quick."""
     draws: bool = False
     """It tries examples that are drawn, a tenth of them in `make test`, or repeats an action, fewer times there."""
+    known: bool = False
+    """The cover was chosen among others with it."""
 
 
 def runs(kind: Kind, tier: Tier, *, on_postgresql: bool) -> bool:
@@ -538,7 +543,10 @@ def runs(kind: Kind, tier: Tier, *, on_postgresql: bool) -> bool:
     if tier is Tier.FAST:
         return not (on_postgresql or kind.slow or kind.thorough)
     proves_it = not kind.thorough and (not on_postgresql or kind.slow or kind.covers)
-    return proves_it if tier is Tier.TEST else not proves_it or kind.draws
+    if tier is Tier.TEST:
+        return proves_it
+    repeats = on_postgresql and kind.known and not (proves_it or kind.thorough or kind.draws)
+    return repeats if tier is Tier.REPEATS else kind.draws or not (proves_it or repeats)
 
 
 def _has_its_turn(kind: Kind, *, on_postgresql: bool) -> bool:
@@ -573,4 +581,14 @@ def is_thorough(module: str, test: str) -> bool:
 @cache
 def statement_cover() -> frozenset[str]:
     """Names of tests as pytest tells them, without `tests/`."""
-    return frozenset(STATEMENT_COVER.read_text().splitlines()) if STATEMENT_COVER.exists() else frozenset()
+    return _lines(STATEMENT_COVER)
+
+
+@cache
+def statement_known() -> frozenset[str]:
+    """Names of functions, without `tests/`: `jobs/test_spec.py::test_a_job`."""
+    return _lines(STATEMENT_KNOWN)
+
+
+def _lines(path: Path) -> frozenset[str]:
+    return frozenset(path.read_text().splitlines()) if path.exists() else frozenset()

@@ -90,14 +90,13 @@ class Training:
 
     def _gradients(self, points: Array, labels: Array) -> tuple[float, list[Array]]:
         """Loss and gradients of a batch, from its two halves, whose difference gives the noise estimate."""
-        half = len(labels) // 2
-        if half * 2 != len(labels) or not half:
-            return loss_and_gradients(self.weights, points, labels)
-        (one_loss, one), (other_loss, other) = (
-            loss_and_gradients(self.weights, points[part], labels[part]) for part in (slice(half), slice(half, None))
+        halves = 2 if len(labels) % 2 == 0 and len(labels) else 1
+        losses, gradients = loss_and_gradients(
+            self.weights, points.reshape(halves, -1, points.shape[-1]), labels.reshape(halves, -1)
         )
-        self.noise = Noise.updated(one, other, before=self.noise)
-        return (one_loss + other_loss) / 2, [(a + b) / 2 for a, b in zip(one, other, strict=True)]
+        if halves == 2:
+            self.noise = Noise.updated([g[0] for g in gradients], [g[1] for g in gradients], before=self.noise)
+        return float(losses.mean()), [gradient.mean(axis=0) for gradient in gradients]
 
     def accuracy(self, points: Array, labels: Array) -> float:
         return float(np.mean((forward(self.weights, points)[-1][:, 0] > 0) == (labels > 0.5)))
@@ -109,25 +108,31 @@ def stream(bits: np.random.PCG64, rank: int) -> np.random.Generator:
 
 
 def with_bias(x: Array) -> Array:
-    return np.hstack([x, np.ones((len(x), 1))])
+    """A column of ones after the others."""
+    biased = np.ones((*x.shape[:-1], x.shape[-1] + 1))
+    biased[..., :-1] = x
+    return biased
 
 
 def forward(weights: list[Array], points: Array) -> list[Array]:
-    """Forward pass: the inputs of every layer, and last the logits."""
+    """Forward pass of points (..., count, 2): the inputs of every layer, and last the logits."""
     values = [with_bias(points)]
     for weight in weights[:-1]:
         values.append(with_bias(np.tanh(values[-1] @ weight)))
     return [*values, values[-1] @ weights[-1]]
 
 
-def loss_and_gradients(weights: list[Array], points: Array, labels: Array) -> tuple[float, list[Array]]:
-    """Backpropagation: the mean logistic loss and its gradient for every layer."""
+def loss_and_gradients(weights: list[Array], points: Array, labels: Array) -> tuple[Array, list[Array]]:
+    """Backpropagation of a batch or of several at once: points (..., count, 2) and labels (..., count).
+
+    Returns the mean logistic loss (...), and its gradient for every layer (..., rows, columns).
+    """
     *values, logits = forward(weights, points)
-    z = logits[:, 0]
-    loss = float(np.mean(np.logaddexp(0, z) - labels * z))
-    delta = ((1 / (1 + np.exp(-z)) - labels) / len(labels))[:, None]
-    gradients: list[Array] = []
-    for weight, value in zip(reversed(weights), reversed(values), strict=True):
-        gradients.insert(0, value.T @ delta)
-        delta = (delta @ weight.T * (1 - value**2))[:, :-1]
-    return loss, gradients
+    z = logits[..., 0]
+    losses = np.mean(np.logaddexp(0, z) - labels * z, axis=-1)
+    delta = ((1 / (1 + np.exp(-z)) - labels) / labels.shape[-1])[..., None]
+    gradients = [values[-1].swapaxes(-1, -2) @ delta]
+    for weight, value, before in zip(weights[:0:-1], values[:0:-1], values[-2::-1], strict=True):
+        delta = (delta @ weight.T * (1 - value**2))[..., :-1]
+        gradients.insert(0, before.swapaxes(-1, -2) @ delta)
+    return losses, gradients

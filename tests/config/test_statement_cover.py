@@ -2,7 +2,7 @@
 
 from tests.statement_cover import greedy_cover, normalised
 from tests.suite_names import names_of
-from tests.tiers import SLOW, TESTS, statement_cover
+from tests.tiers import SLOW, TESTS, statement_cover, statement_known
 
 
 def test_statements_of_the_same_code_are_one():
@@ -29,3 +29,7 @@ def test_the_names_of_the_list_exist_and_are_quick():
     assert gone == []
     assert [name for name in statement_cover() if name.startswith(SLOW)] == []
     assert all((TESTS / name.split("::")[0]).exists() for name in statement_cover())
+
+
+def test_what_is_chosen_was_known():
+    assert {name.split("[")[0] for name in statement_cover()} <= statement_known()

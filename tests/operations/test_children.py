@@ -31,6 +31,28 @@ if sys.argv[2] == "late":
 Child(Program("test", executing([sys.executable, "-c", "import time; time.sleep(600)", sys.argv[1]])))
 time.sleep(600)
 """
+IGNORES_SIGCHLD = """
+import django, pathlib, signal, sys, threading, time
+django.setup()
+from operations.children import Program, hear_signals, run_until_told
+
+starts = pathlib.Path(sys.argv[1])
+starts.touch()
+
+def note_start():
+    with starts.open("a") as file:
+        file.write("x")
+
+def stop_after_two():
+    while len(starts.read_text()) < 2:
+        time.sleep(0.05)
+    told.set()
+
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+told = hear_signals()
+threading.Thread(target=stop_after_two).start()
+run_until_told([Program("test", note_start)], told)
+"""
 
 
 def processes_with(mark: str) -> list[int]:
@@ -59,6 +81,30 @@ def test_a_child_that_dies_is_named_with_what_ended_it_and_restarted(
     child.signal(signal.SIGKILL)
     child.end()
     assert said == f"A process of the service ended by {how}, and is restarted: rounds\n"
+
+
+def test_a_child_whose_parent_was_started_with_sigchld_ignored_is_restarted(tmp_path: Path) -> None:
+    """As some shells and cron leave it: no exit code is kept then."""
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings", "MOTLEY_VAR": str(tmp_path / "var")}
+    command = [sys.executable, "-c", IGNORES_SIGCHLD, str(tmp_path / "starts")]
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "ended with 0, and is restarted: test" in done.stdout
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_child_with_closed_streams_ends_and_unwinds_nothing_of_its_parent(
+    stream: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = (tmp_path / "closed").open("w")
+    closed.close()
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, stream, closed)
+            assert ended(Program("test", partial(sys.exit, 3))) == 3
+    finally:
+        (tmp_path / str(os.getpid())).touch()
+    assert [path.name for path in tmp_path.iterdir() if path.name != "closed"] == [str(os.getpid())]
 
 
 @pytest.mark.parametrize("when", ["at any time", "late"])

@@ -31,10 +31,11 @@ pytestmark = [
 
 
 @contextmanager
-def on_slurm(**environment: str) -> Iterator[Service]:
+def on_slurm(prepared: Path, **environment: str) -> Iterator[Service]:
     folder = Path(tempfile.mkdtemp(prefix="motley-slurm-"))
     folder.chmod(0o755)
     service = Service(folder, SLURM="1", MOTLEY_SLURM_PORT=str(free_ports(6)), **environment)
+    shutil.copytree(prepared, service.var)
     service.start()
     try:
         yield service
@@ -52,8 +53,8 @@ def daemons_of(service: Service) -> list[str]:
     return [pid for pid in pids if Path(f"/proc/{pid}").exists()]
 
 
-def test_sample_jobs_run_on_slurm() -> None:
-    with on_slurm(DEMO="1") as service, closing(service.browser()) as visitor:
+def test_sample_jobs_run_on_slurm(data_folder: Path) -> None:
+    with on_slurm(data_folder, DEMO="1") as service, closing(service.browser()) as visitor:
         jobs = "/api/v1/jobs?state=running&state=succeeded"
         job = wait_for(
             "a sample job reports",
@@ -70,9 +71,9 @@ def slurm(service: Service, *words: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def hour(runtime: Path) -> Iterator[Service]:
+def hour(runtime: Path, data_folder: Path) -> Iterator[Service]:
     """The private cluster without sample jobs."""
-    with on_slurm(DEMO="0") as service:
+    with on_slurm(data_folder, DEMO="0") as service:
         yield service
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.core.checks import Tags
+from django.core.checks.registry import registry
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, OperationalError, connections
@@ -24,7 +26,7 @@ from engines.attempt_files import write_whole
 from engines.linux import own_file, sync
 from engines.protocol import EngineError
 from operations import demo
-from operations.children import Program, import_what_they_share, run_until_told
+from operations.children import Program, hear_signals, import_what_they_share, run_until_told
 from operations.prepare_host import Host, collect_static_files, prepare_host
 from operations.web_programs import folder_of_sockets, listening_at, web_programs
 
@@ -54,6 +56,7 @@ class Command(BaseCommand):
 
     def _prepare(self, url: str) -> dict[str, str]:
         """Settings of the service's processes."""
+        self.check(tags=sorted(registry.tags_available() - {Tags.urls}))  # with those, later: views take a second
         with _disk_errors_explained():
             forget_damage()
             call_command("migrate", verbosity=0)
@@ -61,15 +64,19 @@ class Command(BaseCommand):
             host = _prepared()
             self._accounts(url)
         with_samples = self._slurm_cluster(host) if os.environ.get("SLURM") == "1" else self._inventory()
-        self.stdout.write(f"\nMotley is at {url}  (Ctrl-C stops the service; running jobs continue)\n")
         return host.environment() | {"MOTLEY_URL": url, "MOTLEY_DEMO": str(int(with_samples))}
 
     def _run(self, listening: list[int]) -> None:
         """Run the processes of the service, which listens on these descriptors."""
+        told = hear_signals()
         self.check()
         import_what_they_share()
         with folder_of_sockets(settings.VAR_DIR.absolute() / "run") as folder:
-            run_until_told([*web_programs(listening, folder), *_programs()])
+            programs = [*web_programs(listening, folder), *_programs()]
+            self.stdout.write(
+                f"\nMotley is at {settings.PUBLIC_URL}  (Ctrl-C stops the service; running jobs continue)\n"
+            )
+            run_until_told(programs, told)
         self.stdout.write("Stopped. Running jobs continue; `make run` finds them again.")
 
     def _accounts(self, url: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from operations.children import import_what_they_share, run_until_told
+from operations.children import hear_signals, import_what_they_share, run_until_told
 from operations.web_programs import folder_of_sockets, listening_at, passed_by_systemd, web_programs
 
 ADDRESS = re.compile(r"\[?([0-9A-Za-z.:]+?)\]?:([0-9]{1,5})")
@@ -26,12 +26,13 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        told = hear_signals()
         listening = passed_by_systemd() or [_bound(text) for text in options["bind"]]
         if not listening:
             raise CommandError("There is nothing to listen on: start motley-web.socket, or say --bind 127.0.0.1:8000.")
         import_what_they_share()
         with folder_of_sockets() as folder:
-            run_until_told(web_programs([sock.fileno() for sock in listening], folder))
+            run_until_told(web_programs([sock.fileno() for sock in listening], folder), told)
 
 
 def _bound(text: str) -> socket.socket:
