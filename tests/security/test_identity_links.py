@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from allauth.socialaccount.models import SocialAccount
+from django.contrib import admin
+from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import User
 from django.contrib.messages import get_messages
 from django.db import transaction
@@ -38,6 +40,7 @@ from scheduler_app.sweeps.admission import admitted_sweep
 from scheduler_app.sweeps.editing import start_sweep
 from tests.identity_provider import CLIENT, SECRET, IdentityProvider, identity_provider
 from tests.service_lab import Lab
+from web.pages.account import ChangePassword
 
 PASSWORD = "violet-harbour-42"
 VICTOR = {"sub": "23", "preferred_username": "victor", "email": "victor@example.org", "email_verified": True}
@@ -166,6 +169,56 @@ def test_a_request_that_began_before_the_link_leaves_nothing_in_the_account_afte
     assert [model.objects.count() for model in (Job, Sweep, Secret, NotificationTarget)] == [0, 0, 0, 0]
     recurring = RecurringJob.objects.get()
     assert (recurring.paused_because, recurring.schedule) == (RecurringJob.OWNER_LINKED, "0 3 * * *")
+
+
+def test_a_password_change_that_began_before_the_link_does_not_give_the_account_back(
+    provider: IdentityProvider, team: Team, lead: User
+) -> None:
+    user, text = invited(team, lead)
+    browser = accepted(text)
+    new = {"old_password": PASSWORD, "new_password1": "amber-harbour-43", "new_password2": "amber-harbour-43"}
+    request = RequestFactory().post("/password", new)
+    request.user, request.session = User.objects.get(pk=user.pk), browser.session  # as it was authenticated
+    request._dont_enforce_csrf_checks = True  # type: ignore[attr-defined]  # as the test client does
+    assert sign_on(provider)[0] == user
+    with pytest.raises(NotAllowed, match="ended in the meantime"):
+        ChangePassword.as_view()(request)
+    user.refresh_from_db()
+    assert not user.has_usable_password()
+    assert not enters(browser)
+    assert not AuditEntry.objects.filter(action="password.change").exists()
+
+
+def test_an_account_that_is_edited_in_the_administration_during_the_link_does_not_get_its_password_back(
+    provider: IdentityProvider, team: Team, lead: User
+) -> None:
+    user, text = invited(team, lead)
+    accepted(text)
+    request, people = RequestFactory().post("/"), admin.site._registry[User]
+    request.user = User.objects.create_superuser("root")
+    edited = people.get_object(request, str(user.pk))
+    assert isinstance(edited, User)
+    joined = {"date_joined_0": "2026-01-01", "date_joined_1": "00:00:00"}
+    told = {"username": "vic", "email": user.email, "first_name": "Vic", "is_active": True}
+    form = people.get_form(request, edited, change=True)(told | joined, instance=edited)
+    assert form.is_valid(), form.errors
+    assert sign_on(provider)[0] == user
+    people.save_model(request, form.save(commit=False), form, change=True)
+    user.refresh_from_db()
+    assert (user.first_name, user.has_usable_password(), user.is_superuser) == ("Vic", False, True)
+
+
+def test_a_password_that_an_administrator_sets_leaves_the_rest_of_the_account_as_it_is_by_then(team: Team) -> None:
+    user = User.objects.create_user("vic")
+    people = admin.site._registry[User]
+    assert isinstance(people, UserAdmin)
+    new = {"password1": "amber-harbour-43", "password2": "amber-harbour-43", "usable_password": "true"}
+    form = people.change_password_form(User.objects.get(pk=user.pk), new)
+    assert form.is_valid(), form.errors
+    User.objects.update(is_active=False)
+    form.save()
+    user.refresh_from_db()
+    assert (user.is_active, user.check_password("amber-harbour-43")) == (False, True)
 
 
 def test_the_page_that_was_asked_for_with_an_ended_login_leads_to_another() -> None:
