@@ -1,6 +1,7 @@
 """First sign-on of an identity: the account keeps nothing that whoever invited the person could have set."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -10,7 +11,7 @@ from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import User
 from django.contrib.messages import get_messages
-from django.db import transaction
+from django.db import connection, transaction
 from django.http import HttpResponse
 from django.test import Client, RequestFactory
 from django.utils import timezone
@@ -38,10 +39,12 @@ from scheduler_app.recurring_jobs.editing import (
 )
 from scheduler_app.sweeps.admission import admitted_sweep
 from scheduler_app.sweeps.editing import start_sweep
+from tests.engines.engine_lab import until
 from tests.identity_provider import CLIENT, SECRET, IdentityProvider, identity_provider
 from tests.service_lab import Lab
 from web.pages.account import ChangePassword
 
+only_there = pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite lets one writer in at a time")
 PASSWORD = "violet-harbour-42"
 VICTOR = {"sub": "23", "preferred_username": "victor", "email": "victor@example.org", "email_verified": True}
 
@@ -96,6 +99,26 @@ def logs_in(client: Client) -> bool:
 
 def enters(client: Client) -> bool:
     return client.get("/jobs").status_code == 200
+
+
+def apart(act: Callable[[], Any]) -> Any:
+    """Do it in a thread, which has a connection of its own."""
+    try:
+        return act()
+    finally:
+        connection.close()
+
+
+def wait_for_our_lock(other: Future[Any]) -> None:
+    """Until the other has ended, or waits for a lock that our transaction holds."""
+    waits = "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid)))"
+
+    def has_come() -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute(waits)
+            return other.done() or bool(cursor.fetchone()[0])
+
+    until(has_come)
 
 
 def test_who_opens_the_invitation_of_another_is_out_when_that_person_comes(
@@ -292,6 +315,48 @@ def test_an_invitation_that_was_not_accepted_ends_with_the_link(
     assert find_invitation(text) is None
     with pytest.raises(NotAccepted, match="There is an account vic"):
         invited(team, lead)
+
+
+def test_an_invitation_that_outlived_the_link_is_neither_accepted_nor_made_anew(team: Team, lead: User) -> None:
+    user, text = invited(team, lead)
+    opened = find_invitation(text)
+    assert opened
+    SocialAccount.objects.create(user=user, provider="https://id.example.org", uid="23")
+    assert find_invitation(text) is None
+    assert not accept_invitation(opened, PASSWORD, now=timezone.now())
+    with pytest.raises(NotAccepted, match="There is an account vic"):
+        invited(team, lead)
+
+
+@only_there
+@pytest.mark.django_db(transaction=True)
+def test_an_invitation_that_is_made_anew_during_the_link_is_none_after_it(team: Team, lead: User) -> None:
+    user, _ = invited(team, lead)
+    with ThreadPoolExecutor(1) as threads, transaction.atomic():
+        clear_for_link(User.objects.select_for_update(no_key=True).get(pk=user.pk))
+        SocialAccount.objects.create(user=user, provider="https://id.example.org", uid="23")
+        again = threads.submit(apart, lambda: invited(team, lead))
+        wait_for_our_lock(again)
+    with pytest.raises(NotAccepted, match="There is an account vic"):
+        again.result()
+    assert not Invitation.objects.exists()
+
+
+@only_there
+@pytest.mark.django_db(transaction=True)
+def test_an_invitation_that_is_accepted_during_the_link_neither_stops_it_nor_sets_a_password(
+    team: Team, lead: User
+) -> None:
+    user, text = invited(team, lead)
+    opened = find_invitation(text)
+    assert opened
+    with ThreadPoolExecutor(1) as threads, transaction.atomic():
+        linked = User.objects.select_for_update(no_key=True).get(pk=user.pk)
+        late = threads.submit(apart, lambda: accept_invitation(opened, PASSWORD, now=timezone.now()))
+        wait_for_our_lock(late)
+        clear_for_link(linked)
+    assert not late.result()
+    assert not User.objects.get(pk=user.pk).has_usable_password()
 
 
 def test_an_account_of_an_administrator_keeps_its_secrets(provider: IdentityProvider, team: Team) -> None:
