@@ -65,8 +65,8 @@ def _new_account(username: str, email: str, actor: User) -> User:
 
 def _still_invited(user: User, actor: User) -> User:
     waiting = Invitation.objects.filter(user=user, used_at=None).first()
-    has_joined = waiting is None or user.has_usable_password() or _is_linked(user)
-    if has_joined or not (actor.is_staff or waiting.invited_by_id == actor.pk):
+    has_joined = user.has_usable_password() or _is_linked(user)
+    if waiting is None or has_joined or not (actor.is_staff or waiting.invited_by_id == actor.pk):
         raise NotAccepted(
             "username", f"There is an account {user.username}: add it to the team, or choose another name."
         )
@@ -75,7 +75,7 @@ def _still_invited(user: User, actor: User) -> User:
 
 def _is_linked(user: User) -> bool:
     """Whether an identity of single sign-on has the account, which nobody else may choose a password of."""
-    return SocialAccount.objects.filter(user=user).exists()
+    return bool(SocialAccount.objects.filter(user=user).exists())
 
 
 def find_invitation(text: str) -> Invitation | None:
