@@ -6,7 +6,7 @@ from django.contrib.auth.forms import AdminPasswordChangeForm, PasswordChangeFor
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from jobs_app.ended_logins import refuse_ended_login
+from jobs_app.ended_logins import refuse_changed_password
 
 if TYPE_CHECKING:
     from django.contrib.auth.forms import SetPasswordForm
@@ -33,11 +33,11 @@ class AccountPasswordForm(PasswordAlone, AdminPasswordChangeForm):  # type: igno
 class OwnPasswordForm(PasswordAlone, PasswordChangeForm):
     """Password of the person who is logged in.
 
-    Saving raises `LoginEnded` if the login has ended since the old password was checked: another person may have the
-    account by then.
+    Saving raises `LoginEnded` if the old password, which was checked, is not that of the account any more: another
+    person may have it by then.
     """
 
     @transaction.atomic
     def save(self, commit: bool = True) -> User:
-        refuse_ended_login(self.user)
+        refuse_changed_password(self.user)
         return super().save(commit)

@@ -26,6 +26,7 @@ from jobs_app.invitations import accept_invitation, find_invitation, invite
 from jobs_app.lifecycle.commands import hold_job, release_job
 from jobs_app.models import ApiToken, Invitation, Job, NotificationTarget, RecurringJob, Secret, Sweep, Team
 from jobs_app.notifications.targets import add_target
+from jobs_app.password_forms import OwnPasswordForm
 from jobs_app.secrets import set_secret
 from jobs_app.submission.batch import admitted_batch
 from jobs_app.submission.submit import admitted, enter, enter_batch, submit_job
@@ -210,6 +211,24 @@ def test_a_password_change_that_began_before_the_link_does_not_give_the_account_
     assert not user.has_usable_password()
     assert not enters(browser)
     assert not AuditEntry.objects.filter(action="password.change").exists()
+
+
+def test_a_password_that_was_changed_meanwhile_stops_no_request_but_another_change(team: Team) -> None:
+    """Requests by API token go on, and so does the session in which it was changed."""
+    user = User.objects.create_user("vic", password=PASSWORD)
+    asks = User.objects.get(pk=user.pk)
+    new = {"old_password": PASSWORD, "new_password1": "amber-harbour-43", "new_password2": "amber-harbour-43"}
+    form = OwnPasswordForm(User.objects.get(pk=user.pk), new)
+    assert form.is_valid(), form.errors
+    user.set_password("quiet-harbour-44")
+    user.save()
+    set_secret("HF_TOKEN", "a value of Victor", team=None, actor=asks)
+    issue_token(asks, name="a", scope=ApiToken.Scope.READ)
+    with pytest.raises(NotAllowed, match="ended in the meantime"):
+        form.save()
+    User.objects.update(is_active=False)
+    with pytest.raises(NotAllowed, match="ended in the meantime"):
+        issue_token(asks, name="b", scope=ApiToken.Scope.READ)
 
 
 def test_an_account_that_is_edited_in_the_administration_during_the_link_does_not_get_its_password_back(
