@@ -18,6 +18,7 @@ from operations.unfinished_restore import (
 )
 
 A_BACKUP_BEFORE_ITS_MACHINE_JOINED = """
+from datetime import timedelta
 from django.core.management import call_command
 from django.utils import timezone
 from cluster_app.models import Engine
@@ -27,8 +28,8 @@ call_command("migrate", verbosity=0)
 (code_root() / "1").mkdir(parents=True)
 (code_root() / "1" / f"{'0' * 64}.tar.gz").write_bytes(b"code")
 call_command("backup", "a.motley")
-now, engine = timezone.now(), Engine.objects.create(name="desk", kind="agent")
-Agent.objects.create(name="desk", digest="0", engine=engine, join_expires_at=now, joined_at=now, heard_at=now)
+later, engine = timezone.now() + timedelta(hours=1), Engine.objects.create(name="desk", kind="agent")
+Agent.objects.create(name="desk", digest="0", engine=engine, join_expires_at=later, joined_at=later, heard_at=later)
 print(code_root())
 """
 NEWEST = """
@@ -39,6 +40,7 @@ with connection.cursor() as cursor:
 
 
 def test_a_restore_after_one_that_was_aborted_waits_for_machines_that_only_that_one_knew(tmp_path: Path) -> None:
+    """However long the test takes: the machine is heard an hour later than it begins."""
     place = {"MOTLEY_VAR": str(tmp_path), "MOTLEY_DATABASE": f"sqlite:///{tmp_path / 'motley.sqlite3'}"}
 
     def manage(*words: str) -> subprocess.CompletedProcess[str]:
