@@ -10,13 +10,29 @@ from jobs_app.models import ApiToken
 
 
 def refuse_ended_login(user: User, token: ApiToken | None = None) -> None:
-    """Raise `LoginEnded` if sessions of the user have ended, or the token was revoked, since they were read.
+    """Raise `LoginEnded` if the user has been deactivated, or can log in by password no more, since it was read.
 
-    Neither happens from now on until the end of the transaction.
+    The second is so after the account was linked to single sign-on. A password that was changed is no reason: it ends
+    neither API tokens nor the session in which it is changed. With the token of the request, also if it was revoked.
+    None of it happens from now on until the end of the transaction.
     """
-    now = User.objects.select_for_update(no_key=True).get(pk=user.pk)
-    ended = now.password != user.password or not now.is_active
+    now = _locked(user)
+    ended = not now.is_active or (now.password != user.password and not now.has_usable_password())
     if token is not None:
         ended = ended or not ApiToken.objects.select_for_update(no_key=True).filter(pk=token.pk, revoked_at=None)
     if ended:
         raise LoginEnded
+
+
+def refuse_changed_password(user: User) -> None:
+    """Raise `LoginEnded` if the password is another than when the user was read, or the user has been deactivated.
+
+    Neither happens from now on until the end of the transaction.
+    """
+    now = _locked(user)
+    if now.password != user.password or not now.is_active:
+        raise LoginEnded
+
+
+def _locked(user: User) -> User:
+    return User.objects.select_for_update(no_key=True).get(pk=user.pk)

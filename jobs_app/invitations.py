@@ -4,6 +4,7 @@ from contextlib import suppress
 from datetime import datetime
 from smtplib import SMTPException
 
+from allauth.socialaccount.models import SocialAccount
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
@@ -24,18 +25,21 @@ def invite(username: str, *, email: str, team: Team, lead: bool, actor: User, no
     """Create the account as a member of the team; return it with the secret of its link, which is shown once.
 
     An invitation that has not been accepted is made anew, with another link, by an administrator or whoever made it.
+    The row of an account is locked before its invitation, here and where that is accepted, as the first single sign-on
+    does, which ends it.
     """
     refuse_others(actor, team)
     username = normal_name(username)
-    user = User.objects.filter(username=username).first()
+    user = User.objects.select_for_update(no_key=True).filter(username=username).first()
     user = _new_account(username, email, actor) if user is None else _still_invited(user, actor)
     team.members.add(user)
     if lead:
         team.leads.add(user)
-    invitation = Invitation.objects.filter(user=user).first() or Invitation(user=user)
+    there = Invitation.objects.filter(user=user).first()
+    invitation = there or Invitation(user=user)
     text = invitation.set_text(now)
     invitation.invited_by = actor
-    invitation.save()
+    invitation.save(force_update=there is not None)
     role = "a lead" if lead else "a member"
     note(Action.PERSON_INVITE, actor=actor, target=username, target_id=user.pk, message=f"as {role} of {team}")
     return user, text
@@ -61,28 +65,36 @@ def _new_account(username: str, email: str, actor: User) -> User:
 
 def _still_invited(user: User, actor: User) -> User:
     waiting = Invitation.objects.filter(user=user, used_at=None).first()
-    if waiting is None or user.has_usable_password() or not (actor.is_staff or waiting.invited_by_id == actor.pk):
+    has_joined = user.has_usable_password() or _is_linked(user)
+    if waiting is None or has_joined or not (actor.is_staff or waiting.invited_by_id == actor.pk):
         raise NotAccepted(
             "username", f"There is an account {user.username}: add it to the team, or choose another name."
         )
     return user
 
 
+def _is_linked(user: User) -> bool:
+    """Whether an identity of single sign-on has the account, which nobody else may choose a password of."""
+    return bool(SocialAccount.objects.filter(user=user).exists())
+
+
 def find_invitation(text: str) -> Invitation | None:
-    """The invitation with this secret, open or not; None if there is none, or its account is disabled."""
+    """The invitation with this secret, open or not; None if there is none, or its account is disabled or linked."""
     invitations = Invitation.objects.select_related("user", "invited_by")
-    return invitations.filter(digest=digest_of(text.strip()), user__is_active=True).first()
+    found = invitations.filter(digest=digest_of(text.strip()), user__is_active=True).first()
+    return None if found is None or _is_linked(found.user) else found
 
 
 @transaction.atomic
 def accept_invitation(invitation: Invitation, password: str, *, now: datetime) -> bool:
-    """Set the first password of the account, by a conditional update; False if the link was used or has expired."""
+    """Set the first password of the account; False if the link was used, replaced or ended, or has expired."""
+    user = User.objects.select_for_update(no_key=True).get(pk=invitation.user_id)
     open_now = Invitation.objects.filter(pk=invitation.pk, digest=invitation.digest, used_at=None, expires_at__gt=now)
-    if not open_now.update(used_at=now):
+    if not user.is_active or _is_linked(user) or not open_now.update(used_at=now):
         return False
-    user = invitation.user
     user.set_password(password)
     user.save(update_fields=["password"])
+    invitation.user = user
     note(Action.PERSON_JOIN, actor=user, target=user.username, target_id=user.pk)
     return True
 

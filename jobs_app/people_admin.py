@@ -19,6 +19,7 @@ from jobs_app.errors import NotAccepted
 from jobs_app.forms import InviteMemberForm
 from jobs_app.invitations import invite, mail_invitation
 from jobs_app.models import Team
+from jobs_app.password_forms import AccountPasswordForm
 
 NEEDED = ("auth.add_user", "jobs_app.change_team")
 
@@ -47,7 +48,13 @@ admin.site.unregister(User)
 class InvitingUserAdmin(AuditedUserAdmin):
     change_list_template = "admin/auth/user/with_invitation.html"
     delete_confirmation_template = delete_selected_confirmation_template = "admin/auth/user/delete_or_deactivate.html"
+    change_password_form = AccountPasswordForm
     actions = ("deactivate",)
+
+    def save_model(self, request: HttpRequest, obj: User, form: forms.ModelForm[User], change: bool) -> None:
+        """Write what was changed alone: else a password that has ended since the account was read is written again."""
+        columns = {field.name for field in obj._meta.concrete_fields}
+        obj.save(update_fields=columns.intersection(form.changed_data) if change else None)
 
     @admin.action(description="Deactivate: no sign-in, no tokens; kept in the history", permissions=["change"])
     def deactivate(self, request: HttpRequest, users: QuerySet[User]) -> None:

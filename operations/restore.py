@@ -36,6 +36,12 @@ from jobs_app.code.storage import code_root
 from jobs_app.models import Attempt, Job
 from operations.backup import CODE, DATABASE, JOBS, MANIFEST, UNFINISHED, Manifest, digest_of
 from operations.restore_from_0_1 import is_complete, is_of_0_1, load_rows
+from operations.unfinished_restore import (
+    MachinesBefore,
+    forget_unfinished_restore,
+    note_unfinished_restore,
+    unfinished_restore,
+)
 from scheduler_app.models import SchedulerLease
 from scheduler_app.round.lease import has_ended
 
@@ -59,6 +65,8 @@ class Restored(NamedTuple):
     manifest: Manifest
     lease_s: float
     """Seconds after the last answer of the service in which jobs may still run at machines that joined."""
+    had_machines: bool
+    """Whether the database of before knew machines that joined."""
 
 
 class OrphanAttempt(NamedTuple):
@@ -69,26 +77,40 @@ class OrphanAttempt(NamedTuple):
 
 
 def restore_backup(path: Path, *, replace: bool) -> Restored:
-    """Replace the database, add the archives of code and jobs; raises `NotRestored` before anything has changed."""
+    """Replace the database, add the archives of code and jobs; raises `NotRestored` before anything has changed.
+
+    Call `forget_unfinished_restore` when its lease is over: one that is run again before that waits for it, too.
+    """
     _refuse_running_service()
     if not replace:
         _refuse_rows()
     with _unpacked(path) as (folder, manifest):
         _refuse_other(manifest)
-        leases = leases_before(timezone.now())
+        earlier = unfinished_restore()
+        leases = {} if earlier else leases_before(timezone.now())  # it may have replaced when they were heard
+        before = _machines_before(leases, earlier)
+        note_unfinished_restore(before)
         load = load_rows if is_of_0_1(frozenset(manifest["migrations"])) else load_database
         try:
             load(folder / DATABASE)
         except DumpFailed as error:
+            if earlier is None:
+                forget_unfinished_restore()
             raise NotRestored(str(error)) from error
         _restore(folder / CODE, code_root())
         _restore(folder / JOBS, settings.MOTLEY_ARCHIVE_ROOT)
     call_command("migrate", verbosity=0, interactive=False)
     forget_damage()
-    lease_s = lease_to_outlast_s(leases)
+    lease_s = max(before.lease_s, lease_to_outlast_s(leases))
     expect_agents(timezone.now())
     SchedulerLease.objects.update(expires_at=timezone.now())  # of processes that ran at the time of the backup
-    return Restored(manifest, lease_s)
+    return Restored(manifest, lease_s, before.had_joined)
+
+
+def _machines_before(leases: Mapping[str, float], earlier: MachinesBefore | None) -> MachinesBefore:
+    earlier = earlier or MachinesBefore(0.0, had_joined=False)
+    lease_s = max([*leases.values(), earlier.lease_s])
+    return MachinesBefore(lease_s, had_joined=earlier.had_joined or machines_have_joined())
 
 
 def _refuse_running_service() -> None:

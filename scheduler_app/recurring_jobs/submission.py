@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 MOST_PER_TURN = 20
 """Recurring jobs: the others come in the next turn, half a second later."""
 BROKEN = "It could not be submitted because of an error in the service, which its log describes."
+OWNER_CHANGED = "It was changed in the meantime: the login of its owner, {}, has ended. Look at it, and run that."
 Concurrency, Outcome, Event = RecurringJob.Concurrency, RecurringRun.Outcome, NotificationTarget.Event
 
 
@@ -71,9 +72,13 @@ def run_now(recurring: RecurringJob, run: Admitted, *, actor: User, now: datetim
     """Submit a run beside those of the schedule, in the owner's name, by the same rules; also while it is paused.
 
     `run` is of the recurring job as it was read: of one with another spec, or owner, since then there is none, nor of
-    one whose owner is gone, or has linked the account, since then.
+    one whose owner is gone, or has linked the account, since then: raises `Conflict` with the reason.
     """
-    refuse_ended_logins([run])
+    try:
+        refuse_ended_logins([run])
+    except LoginEnded as error:  # the owner's, not that of the actor
+        found = RecurringJob.objects.select_related("team", "owner").get(pk=recurring.pk)
+        raise Conflict(why_stopped(found) or OWNER_CHANGED.format(found.owner)) from error
     locked = RecurringJob.objects.select_for_update(of=("self",)).select_related("team", "owner")
     found = locked.get(pk=recurring.pk)
     if why := why_stopped(found):

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import User
 from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
@@ -69,6 +70,26 @@ def test_nothing_is_run_in_the_name_of_an_owner_who_has_linked_the_account_since
     RecurringJob.objects.update(paused_at=MIDNIGHT, paused_because=RecurringJob.OWNER_LINKED)
     with pytest.raises(Conflict, match="has linked the account"):
         run_now(read, run, actor=cluster.user(), now=MIDNIGHT)
+    assert not Job.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("became", "why"),
+    [
+        ({"is_active": False}, "is deactivated"),
+        ({"password": make_password(None)}, "It was changed in the meantime: the login of its owner, ada, has ended"),
+    ],
+)
+def test_a_run_with_secrets_whose_owner_has_changed_since_it_was_read_is_a_conflict(
+    cluster: Lab, became: dict[str, Any], why: str
+) -> None:
+    """Whoever asks for the run may be somebody else, whose login has not ended."""
+    set_secret("HF_TOKEN", "x", team=None, actor=cluster.user())
+    read = added(cluster, spec=SPEC | {"secrets": ["HF_TOKEN"]})
+    run = admitted_run(read, MIDNIGHT)
+    User.objects.filter(pk=read.owner_id).update(**became)
+    with pytest.raises(Conflict, match=why):
+        run_now(read, run, actor=cluster.user("ben"), now=MIDNIGHT)
     assert not Job.objects.exists()
 
 
@@ -335,7 +356,7 @@ def test_a_login_of_the_owner_that_ends_while_a_run_is_submitted_leaves_it_to_th
     set_secret("HF_TOKEN", "x", team=None, actor=cluster.user())
     added(cluster, spec=SPEC | {"secrets": ["HF_TOKEN"]})
     read = RecurringJob.objects.select_related("team__budget", "owner").get()
-    User.objects.update(password="another")
+    User.objects.update(password=make_password(None))
     submission._submit_due_run(read, THREE)
     assert (Job.objects.count(), RecurringJob.objects.get().paused_at, outcomes()) == (0, None, [])
     submit_due_runs(THREE)

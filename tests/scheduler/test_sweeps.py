@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import User
 from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
@@ -367,7 +368,7 @@ def test_a_login_of_the_owner_that_ends_during_a_turn_leaves_it_to_the_next(
     asked = {**SWEEP, "spec": {**spec, "secrets": ["HF_TOKEN"]}}
     start_sweep(sweep := admitted_sweep(asked, owner=cluster.user(), now=cluster.now))
     read = advance._read(sweep.pk)
-    User.objects.update(password="another")
+    User.objects.update(password=make_password(None))
     with monkeypatch.context() as stale:
         stale.setattr(advance, "_read", lambda _: read)
         advance._advance(sweep.pk, cluster.now)

@@ -1,14 +1,17 @@
 """First sign-on of an identity: the account keeps nothing that whoever invited the person could have set."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
 import pytest
 from allauth.socialaccount.models import SocialAccount
+from django.contrib import admin
+from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import User
 from django.contrib.messages import get_messages
-from django.db import transaction
+from django.db import connection, transaction
 from django.http import HttpResponse
 from django.test import Client, RequestFactory
 from django.utils import timezone
@@ -23,6 +26,7 @@ from jobs_app.invitations import accept_invitation, find_invitation, invite
 from jobs_app.lifecycle.commands import hold_job, release_job
 from jobs_app.models import ApiToken, Invitation, Job, NotificationTarget, RecurringJob, Secret, Sweep, Team
 from jobs_app.notifications.targets import add_target
+from jobs_app.password_forms import OwnPasswordForm
 from jobs_app.secrets import set_secret
 from jobs_app.submission.batch import admitted_batch
 from jobs_app.submission.submit import admitted, enter, enter_batch, submit_job
@@ -36,9 +40,12 @@ from scheduler_app.recurring_jobs.editing import (
 )
 from scheduler_app.sweeps.admission import admitted_sweep
 from scheduler_app.sweeps.editing import start_sweep
+from tests.engines.engine_lab import until
 from tests.identity_provider import CLIENT, SECRET, IdentityProvider, identity_provider
 from tests.service_lab import Lab
+from web.pages.account import ChangePassword
 
+only_there = pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite lets one writer in at a time")
 PASSWORD = "violet-harbour-42"
 VICTOR = {"sub": "23", "preferred_username": "victor", "email": "victor@example.org", "email_verified": True}
 
@@ -93,6 +100,26 @@ def logs_in(client: Client) -> bool:
 
 def enters(client: Client) -> bool:
     return client.get("/jobs").status_code == 200
+
+
+def apart(act: Callable[[], Any]) -> Any:
+    """Do it in a thread, which has a connection of its own."""
+    try:
+        return act()
+    finally:
+        connection.close()
+
+
+def wait_for_our_lock(other: Future[Any]) -> None:
+    """Until the other has ended, or waits for a lock that our transaction holds."""
+    waits = "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid)))"
+
+    def has_come() -> bool:
+        with connection.cursor() as cursor:
+            cursor.execute(waits)
+            return other.done() or bool(cursor.fetchone()[0])
+
+    until(has_come)
 
 
 def test_who_opens_the_invitation_of_another_is_out_when_that_person_comes(
@@ -168,6 +195,74 @@ def test_a_request_that_began_before_the_link_leaves_nothing_in_the_account_afte
     assert (recurring.paused_because, recurring.schedule) == (RecurringJob.OWNER_LINKED, "0 3 * * *")
 
 
+def test_a_password_change_that_began_before_the_link_does_not_give_the_account_back(
+    provider: IdentityProvider, team: Team, lead: User
+) -> None:
+    user, text = invited(team, lead)
+    browser = accepted(text)
+    new = {"old_password": PASSWORD, "new_password1": "amber-harbour-43", "new_password2": "amber-harbour-43"}
+    request = RequestFactory().post("/password", new)
+    request.user, request.session = User.objects.get(pk=user.pk), browser.session  # as it was authenticated
+    request._dont_enforce_csrf_checks = True  # type: ignore[attr-defined]  # as the test client does
+    assert sign_on(provider)[0] == user
+    with pytest.raises(NotAllowed, match="ended in the meantime"):
+        ChangePassword.as_view()(request)
+    user.refresh_from_db()
+    assert not user.has_usable_password()
+    assert not enters(browser)
+    assert not AuditEntry.objects.filter(action="password.change").exists()
+
+
+def test_a_password_that_was_changed_meanwhile_stops_no_request_but_another_change(team: Team) -> None:
+    """Requests by API token go on, and so does the session in which it was changed."""
+    user = User.objects.create_user("vic", password=PASSWORD)
+    asks = User.objects.get(pk=user.pk)
+    new = {"old_password": PASSWORD, "new_password1": "amber-harbour-43", "new_password2": "amber-harbour-43"}
+    form = OwnPasswordForm(User.objects.get(pk=user.pk), new)
+    assert form.is_valid(), form.errors
+    user.set_password("quiet-harbour-44")
+    user.save()
+    set_secret("HF_TOKEN", "a value of Victor", team=None, actor=asks)
+    issue_token(asks, name="a", scope=ApiToken.Scope.READ)
+    with pytest.raises(NotAllowed, match="ended in the meantime"):
+        form.save()
+    User.objects.update(is_active=False)
+    with pytest.raises(NotAllowed, match="ended in the meantime"):
+        issue_token(asks, name="b", scope=ApiToken.Scope.READ)
+
+
+def test_an_account_that_is_edited_in_the_administration_during_the_link_does_not_get_its_password_back(
+    provider: IdentityProvider, team: Team, lead: User
+) -> None:
+    user, text = invited(team, lead)
+    accepted(text)
+    request, people = RequestFactory().post("/"), admin.site._registry[User]
+    request.user = User.objects.create_superuser("root")
+    edited = people.get_object(request, str(user.pk))
+    assert isinstance(edited, User)
+    joined = {"date_joined_0": "2026-01-01", "date_joined_1": "00:00:00"}
+    told = {"username": "vic", "email": user.email, "first_name": "Vic", "is_active": True}
+    form = people.get_form(request, edited, change=True)(told | joined, instance=edited)
+    assert form.is_valid(), form.errors
+    assert sign_on(provider)[0] == user
+    people.save_model(request, form.save(commit=False), form, change=True)
+    user.refresh_from_db()
+    assert (user.first_name, user.has_usable_password(), user.is_superuser) == ("Vic", False, True)
+
+
+def test_a_password_that_an_administrator_sets_leaves_the_rest_of_the_account_as_it_is_by_then(team: Team) -> None:
+    user = User.objects.create_user("vic")
+    people = admin.site._registry[User]
+    assert isinstance(people, UserAdmin)
+    new = {"password1": "amber-harbour-43", "password2": "amber-harbour-43", "usable_password": "true"}
+    form = people.change_password_form(User.objects.get(pk=user.pk), new)
+    assert form.is_valid(), form.errors
+    User.objects.update(is_active=False)
+    form.save()
+    user.refresh_from_db()
+    assert (user.is_active, user.check_password("amber-harbour-43")) == (False, True)
+
+
 def test_the_page_that_was_asked_for_with_an_ended_login_leads_to_another() -> None:
     ended = LoginsEnded(lambda _: HttpResponse())
     page, rest = (RequestFactory().post(path) for path in ("/jobs/new", "/api/v1/jobs"))
@@ -239,6 +334,48 @@ def test_an_invitation_that_was_not_accepted_ends_with_the_link(
     assert find_invitation(text) is None
     with pytest.raises(NotAccepted, match="There is an account vic"):
         invited(team, lead)
+
+
+def test_an_invitation_that_outlived_the_link_is_neither_accepted_nor_made_anew(team: Team, lead: User) -> None:
+    user, text = invited(team, lead)
+    opened = find_invitation(text)
+    assert opened
+    SocialAccount.objects.create(user=user, provider="https://id.example.org", uid="23")
+    assert find_invitation(text) is None
+    assert not accept_invitation(opened, PASSWORD, now=timezone.now())
+    with pytest.raises(NotAccepted, match="There is an account vic"):
+        invited(team, lead)
+
+
+@only_there
+@pytest.mark.django_db(transaction=True)
+def test_an_invitation_that_is_made_anew_during_the_link_is_none_after_it(team: Team, lead: User) -> None:
+    user, _ = invited(team, lead)
+    with ThreadPoolExecutor(1) as threads, transaction.atomic():
+        clear_for_link(User.objects.select_for_update(no_key=True).get(pk=user.pk))
+        SocialAccount.objects.create(user=user, provider="https://id.example.org", uid="23")
+        again = threads.submit(apart, lambda: invited(team, lead))
+        wait_for_our_lock(again)
+    with pytest.raises(NotAccepted, match="There is an account vic"):
+        again.result()
+    assert not Invitation.objects.exists()
+
+
+@only_there
+@pytest.mark.django_db(transaction=True)
+def test_an_invitation_that_is_accepted_during_the_link_neither_stops_it_nor_sets_a_password(
+    team: Team, lead: User
+) -> None:
+    user, text = invited(team, lead)
+    opened = find_invitation(text)
+    assert opened
+    with ThreadPoolExecutor(1) as threads, transaction.atomic():
+        linked = User.objects.select_for_update(no_key=True).get(pk=user.pk)
+        late = threads.submit(apart, lambda: accept_invitation(opened, PASSWORD, now=timezone.now()))
+        wait_for_our_lock(late)
+        clear_for_link(linked)
+    assert not late.result()
+    assert not User.objects.get(pk=user.pk).has_usable_password()
 
 
 def test_an_account_of_an_administrator_keeps_its_secrets(provider: IdentityProvider, team: Team) -> None:

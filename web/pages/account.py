@@ -8,9 +8,10 @@ import django_filters
 from django.contrib import messages
 from django.contrib.auth import login
 from django.contrib.auth.decorators import login_required
-from django.contrib.auth.forms import PasswordChangeForm, SetPasswordForm
+from django.contrib.auth.forms import SetPasswordForm
 from django.contrib.auth.mixins import LoginRequiredMixin
 from django.contrib.auth.views import PasswordChangeView
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse_lazy
@@ -26,6 +27,7 @@ from jobs_app.filters import MomentFilter
 from jobs_app.forms import TokenForm
 from jobs_app.invitations import accept_invitation, find_invitation
 from jobs_app.models import ApiToken, Invitation
+from jobs_app.password_forms import OwnPasswordForm
 from jobs_app.tokens import issue_token, revoke_token
 from web.pages.base import SignedInRequest, paginate
 
@@ -78,10 +80,12 @@ def revoke(request: SignedInRequest, pk: int) -> HttpResponse:
 class ChangePassword(LoginRequiredMixin, PasswordChangeView):
     """Change the password; all other sessions of the user end."""
 
+    form_class = OwnPasswordForm
     template_name = "registration/password.html"
     success_url = reverse_lazy("home")
 
-    def form_valid(self, form: PasswordChangeForm) -> HttpResponse:
+    @transaction.atomic
+    def form_valid(self, form: OwnPasswordForm) -> HttpResponse:  # type: ignore[override]
         answer = super().form_valid(form)
         note("password.change", actor=form.user, target=form.user.get_username(), target_id=form.user.pk)
         messages.success(self.request, "Your password has been changed; you are signed out everywhere else.")

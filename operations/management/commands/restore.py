@@ -6,9 +6,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from connections_app.agents.after_restore import machines_have_joined
 from engines.protocol import EngineError
 from operations.restore import GRACE, NotRestored, restore_backup, skip_used_numbers, stop_strays
+from operations.unfinished_restore import forget_unfinished_restore
 
 
 class Command(BaseCommand):
@@ -22,9 +22,9 @@ class Command(BaseCommand):
         parser.add_argument("--replace", action="store_true", help="Even if the database has jobs: they are lost.")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        began_s, had_machines = time.monotonic(), machines_have_joined()
+        began_s = time.monotonic()
         try:
-            manifest, lease_s = restore_backup(options["file"], replace=options["replace"])
+            manifest, lease_s, had_machines = restore_backup(options["file"], replace=options["replace"])
         except NotRestored as error:
             raise CommandError(f"Nothing was restored. {error}") from error
         self.stdout.write(f"Restored the backup of {manifest['taken_at'][:19]} (version {manifest['version']}).")
@@ -38,6 +38,7 @@ class Command(BaseCommand):
             ) from error
         if lease_s:
             self._outlast_leases(began_s, lease_s)
+        forget_unfinished_restore()
         if left:
             names = ", ".join(f"{stray.attempt} of {stray.engine}" for stray in left)
             raise CommandError(f"These attempts still run: {names}. Start the service when they have ended.")
