@@ -20,7 +20,7 @@ EACH_STEP = ("--steps", str(STEPS), "--report-every", "1")
 
 @pytest.fixture
 def service(runtime: Path, data_folder: Path) -> Iterator[Service]:
-    with a_service(prepared=data_folder, MOTLEY_AGENT_LEASE_S="8") as running:
+    with a_service(prepared=data_folder, MOTLEY_AGENT_LEASE_S="20") as running:
         running.declare(v100=1)
         yield running
 

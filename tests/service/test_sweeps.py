@@ -50,7 +50,7 @@ DEEP = {**LR, "alpha": {"min": 1e-6, "max": 1e-2, "distribution": "log_uniform_v
 
 @pytest.mark.parametrize(
     ("training", "parameters", "trials"),
-    [pytest.param(TRAINING, LR, 5, id="5"), pytest.param(DIGITS, DEEP, 30, id="30", marks=pytest.mark.thorough)],
+    [pytest.param(TRAINING, LR, 5, id="5"), pytest.param(DIGITS, DEEP, 12, id="12", marks=pytest.mark.thorough)],
 )
 def test_trials_run_once_and_come_to_the_same_results_though_the_scheduler_is_killed(
     four_gpus: Service, training: str, parameters: dict[str, Any], trials: int
