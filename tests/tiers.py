@@ -495,6 +495,8 @@ STATEMENT_COVER, STATEMENT_KNOWN = TESTS / "statement_cover.txt", TESTS / "state
 LONG_S = 40
 LONG = {
     "accounting/test_gpu_watch.py": "rules whose periods pass on real jobs",
+    "connections/test_agents.py": "forty conversations with played agents, over REST",
+    "rest/test_schema_fuzz.py": "requests of every kind to every route",
     "cluster/test_nodes.py": "nodes that are drained and lost under real jobs",
     "connections/test_engines.py": "engines that do not answer until they count as lost",
     "pages/test_pages_in_a_browser.py": "every page in Chromium, at two widths",
