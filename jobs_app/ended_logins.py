@@ -27,7 +27,7 @@ def refuse_ended_login(user: User, token: ApiToken | None = None) -> None:
 def refuse_changed_password(user: User) -> None:
     """Raise `LoginEnded` if the password is another than when the user was read, or the user has been deactivated.
 
-    Neither happens from now on until the end of the transaction.
+    Of what a session does that is to outlive it. Neither happens from now on until the end of the transaction.
     """
     now = _locked(user)
     if now.password != user.password or not now.is_active:

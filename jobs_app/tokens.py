@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from audit_app.models import Action
 from audit_app.services import note
-from jobs_app.ended_logins import refuse_ended_login
+from jobs_app.ended_logins import refuse_changed_password, refuse_ended_login
 from jobs_app.models import ApiToken, Attempt, Job
 
 SALT = "motley.job"
@@ -31,7 +31,10 @@ def issue_token(
     One that a token makes (`made_by`) expires with that one at the latest, and is revoked with it. `user` and `made_by`
     are as the request was authenticated: what has ended since makes no token that would outlive it.
     """
-    refuse_ended_login(user, made_by)
+    if made_by is None:
+        refuse_changed_password(user)  # sessions end with the password that they began with
+    else:
+        refuse_ended_login(user, made_by)
     if made_by is not None and made_by.expires_at is not None:
         expires_at = min(expires_at or made_by.expires_at, made_by.expires_at)
     token = ApiToken(user=user, name=name, scope=scope, expires_at=expires_at, made_by=made_by)

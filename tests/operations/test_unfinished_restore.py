@@ -39,6 +39,7 @@ with connection.cursor() as cursor:
 """
 
 
+@pytest.mark.thorough
 def test_a_restore_after_one_that_was_aborted_waits_for_machines_that_only_that_one_knew(tmp_path: Path) -> None:
     """However long the test takes: the machine is heard an hour later than it begins."""
     place = {"MOTLEY_VAR": str(tmp_path), "MOTLEY_DATABASE": f"sqlite:///{tmp_path / 'motley.sqlite3'}"}
