@@ -44,7 +44,7 @@ class Program:
 
 
 def executing(command: list[str], descriptors: Sequence[int] = ()) -> Callable[[], object]:
-    """What replaces the fork by a command that inherits descriptors."""
+    """A function that replaces its process by the command (execv), which inherits the descriptors."""
 
     def run() -> Never:
         for number in descriptors:
@@ -92,6 +92,7 @@ class Child:
 def _forked(program: Program) -> int:
     """Process id of a fork that runs the program. Signals wait until its handlers are its own."""
     parent = os.getpid()
+    _flush()  # or the fork writes once more what is buffered
     before = signal.pthread_sigmask(signal.SIG_BLOCK, TOLD_BY)
     try:
         pid = os.fork()
@@ -103,7 +104,7 @@ def _forked(program: Program) -> int:
 
 
 def _run(program: Program, parent: int, unblock: Callable[[], object]) -> Never:
-    """The life of a fork; nothing of its parent's stack is unwound."""
+    """Run the program in the fork, and exit without unwinding the parent's stack."""
     code = 1
     try:
         _leave(program, parent)
@@ -115,14 +116,18 @@ def _run(program: Program, parent: int, unblock: Callable[[], object]) -> Never:
     except BaseException:
         traceback.print_exc()
     finally:
-        with suppress(BaseException):  # closed, missing or full: whatever it is, nothing of this goes on
-            sys.stdout.flush()
-            sys.stderr.flush()
+        _flush()
         os._exit(code)
 
 
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(BaseException):  # closed, missing or full: whatever it is, a fork must come to its exit
+            stream.flush()
+
+
 def _leave(program: Program, parent: int) -> None:
-    """A session, signals, descriptors and a name of its own."""
+    """Give the fork a session, signal handlers, open files and a name of its own."""
     os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -139,7 +144,7 @@ def _be_named(name: str) -> None:
 
 
 def _close_all_but(descriptors: Sequence[int]) -> None:
-    """Keep standard input, output and error, and these. A lock of the parent would outlive it otherwise."""
+    """Close all files but standard input, output and error, and these: a lock of the parent would outlive it."""
     for number in {int(path.name) for path in Path("/proc/self/fd").iterdir()} - {0, 1, 2, *descriptors}:
         with suppress(OSError):  # of the listing itself
             os.close(number)
@@ -177,7 +182,7 @@ def hear_signals() -> threading.Event:
 
 
 def run_until_told(programs: Sequence[Program], told: threading.Event) -> None:
-    """Run the programs until the event is set."""
+    """Run each program in a child process, and restart those that die, until the event is set."""
     _be_named("motley")
     connections.close_all()  # none may be used by two processes
     children = [] if told.is_set() else [Child(program) for program in programs]

@@ -1,4 +1,4 @@
-"""What a restore that has not ended knew of the machines that had joined, for the one that is run after it.
+"""State of an unfinished restore: what it knew of the machines that had joined, for the restore that follows it.
 
 The database of before is gone then: that of the backup says when machines were heard before the backup.
 """
@@ -23,7 +23,7 @@ class MachinesBefore(NamedTuple):
 
 
 def unfinished_restore() -> MachinesBefore | None:
-    """Of a restore that was begun and has not ended; None if there is none."""
+    """What a restore that was begun and has not ended had noted; None if there is none."""
     try:
         return MachinesBefore(**json.loads(_file().read_text()))
     except FileNotFoundError:

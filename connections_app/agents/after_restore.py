@@ -26,7 +26,9 @@ def machines_have_joined() -> bool:
 
 
 def leases_before(now: datetime) -> dict[str, float]:
-    """Machine → seconds for which its jobs may run on after an answer of now, by the database that is to be replaced.
+    """For each machine, seconds for which its jobs may still run without an answer from now on.
+
+    By the database that is to be replaced.
 
     0 for one that has not been heard for longer. Empty for a database that cannot be read.
     """

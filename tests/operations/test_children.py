@@ -92,6 +92,22 @@ def test_a_child_whose_parent_was_started_with_sigchld_ignored_is_restarted(tmp_
     assert "ended with 0, and is restarted: test" in done.stdout
 
 
+def test_what_the_parent_has_buffered_is_written_once(tmp_path: Path) -> None:
+    code = (
+        "import django, time; django.setup()\n"
+        "from operations.children import Child, Program\n"
+        "print('Motley is at')\n"
+        "child = Child(Program('test', lambda: None))\n"
+        "while child.poll() is None: time.sleep(0.05)\n"
+    )
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "config.settings", "MOTLEY_VAR": str(tmp_path / "var")}
+    environment.pop("PYTHONUNBUFFERED", None)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "Motley is at\n"
+
+
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 def test_a_child_with_closed_streams_ends_and_unwinds_nothing_of_its_parent(
     stream: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
