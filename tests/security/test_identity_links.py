@@ -213,22 +213,26 @@ def test_a_password_change_that_began_before_the_link_does_not_give_the_account_
     assert not AuditEntry.objects.filter(action="password.change").exists()
 
 
-def test_a_password_that_was_changed_meanwhile_stops_no_request_but_another_change(team: Team) -> None:
-    """Requests by API token go on, and so does the session in which it was changed."""
+def test_a_password_that_was_changed_meanwhile_stops_no_request_but_another_change_and_new_tokens(team: Team) -> None:
+    """Requests by API token go on, and so does the session in which it was changed, but for what would outlive it."""
     user = User.objects.create_user("vic", password=PASSWORD)
     asks = User.objects.get(pk=user.pk)
+    issue_token(asks, name="first", scope=ApiToken.Scope.SUBMIT)
+    first = ApiToken.objects.get(name="first")
     new = {"old_password": PASSWORD, "new_password1": "amber-harbour-43", "new_password2": "amber-harbour-43"}
     form = OwnPasswordForm(User.objects.get(pk=user.pk), new)
     assert form.is_valid(), form.errors
     user.set_password("quiet-harbour-44")
     user.save()
     set_secret("HF_TOKEN", "a value of Victor", team=None, actor=asks)
-    issue_token(asks, name="a", scope=ApiToken.Scope.READ)
+    issue_token(asks, name="by a token", scope=ApiToken.Scope.READ, made_by=first)
+    with pytest.raises(NotAllowed, match="ended in the meantime"):
+        issue_token(asks, name="by a session", scope=ApiToken.Scope.READ)
     with pytest.raises(NotAllowed, match="ended in the meantime"):
         form.save()
     User.objects.update(is_active=False)
     with pytest.raises(NotAllowed, match="ended in the meantime"):
-        issue_token(asks, name="b", scope=ApiToken.Scope.READ)
+        issue_token(asks, name="by a token, late", scope=ApiToken.Scope.READ, made_by=first)
 
 
 def test_an_account_that_is_edited_in_the_administration_during_the_link_does_not_get_its_password_back(
