@@ -15,6 +15,7 @@ from jobs_app.notifications.address_guard import AddressRefused, literal_address
 
 MOST_CHARACTERS = 1000
 SLACK = re.compile(r"\Ahttps://hooks\.slack\.com/services/([A-Za-z0-9]+)/([A-Za-z0-9]+)/([A-Za-z0-9]+)/?\Z")
+MAIL = re.compile(r"\A[\w.!#$%&*+/=?^`{|}~-]+@[\w.-]+\Z", re.ASCII)
 PLAIN = re.compile(r"\A[\x21-\x7e]+\Z")
 Kind = NotificationTarget.Kind
 
@@ -47,14 +48,21 @@ def _mail(text: str) -> ParsedAddress:
         raise _wrong(
             "This site sends no mail: its administrator has to set MOTLEY_MAIL_URL. Choose Slack or a webhook."
         )
-    try:
-        validate_email(text)
-    except ValidationError:
-        raise _wrong(f"{text!r} is not a mail address: write one, as ada@example.org.") from None
+    if not is_one_mail_address(text):
+        raise _wrong(f"{text!r} is not a mail address: write one, as ada@example.org.")
     domains = settings.MOTLEY_MAIL_DOMAINS
     if domains and text.rpartition("@")[2].lower() not in map(str.lower, domains):
         raise _wrong(f"This site sends mail only to addresses at {', '.join(domains)} (MOTLEY_MAIL_DOMAINS).")
     return ParsedAddress(text, text)
+
+
+def is_one_mail_address(text: str) -> bool:
+    """Whether a mail server reads one address there: in quotes, and with an apostrophe, Apprise finds another one."""
+    try:
+        validate_email(text)
+    except ValidationError:
+        return False
+    return MAIL.match(text) is not None
 
 
 def _slack(text: str) -> ParsedAddress:

@@ -4,11 +4,12 @@ from urllib.parse import quote
 
 from django.conf import settings
 
-from jobs_app.notifications.addresses import slack_tokens
+from jobs_app.notifications.addresses import is_one_mail_address, slack_tokens
 from jobs_app.notifications.outbox import Outcome
 from jobs_app.notifications.texts import Text
 
 NOT_TAKEN = Outcome(sent=False, error="The mail server of the site did not take it; an administrator can see why.")
+NOT_ONE = Outcome(sent=False, error="It is not one plain mail address: delete the target, and add another.", final=True)
 NO_SERVER = Outcome(sent=False, error="This site sends no mail (MOTLEY_MAIL_URL is empty).", final=True)
 
 
@@ -16,6 +17,8 @@ def send_mail(address: str, text: Text, identifier: str) -> Outcome:
     """Mail to one address, whose header `Motley-Id` stays the same when it is sent again."""
     if not settings.MOTLEY_MAIL_URL:
         return NO_SERVER
+    if not is_one_mail_address(address):  # it was accepted by an earlier release
+        return NOT_ONE
     between = "&" if "?" in settings.MOTLEY_MAIL_URL else "?"
     wanted = f"to={quote(address, safe='')}&+Motley-Id={identifier}&format=text"
     return Outcome(sent=True) if _notify(f"{settings.MOTLEY_MAIL_URL}{between}{wanted}", text) else NOT_TAKEN

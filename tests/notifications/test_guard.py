@@ -3,7 +3,9 @@
 import socket
 from ipaddress import ip_address, ip_network
 from typing import Any
+from urllib.parse import quote
 
+import apprise
 import httpcore
 import pytest
 from django.test import Client
@@ -15,9 +17,11 @@ from jobs_app.errors import InvalidSpec
 from jobs_app.lifecycle.commands import cancel_job
 from jobs_app.models import Notification, NotificationTarget
 from jobs_app.notifications.address_guard import AddressRefused, GuardedBackend, refuse_private
-from jobs_app.notifications.addresses import parse_address
+from jobs_app.notifications.addresses import is_one_mail_address, parse_address
+from jobs_app.notifications.mail_and_slack import NOT_ONE, send_mail
 from jobs_app.notifications.sending import send_due
 from jobs_app.notifications.targets import add_target
+from jobs_app.notifications.texts import Text
 from tests.notification_server import Received
 from tests.rest_callers import caller
 from tests.service_lab import Lab
@@ -90,12 +94,38 @@ def test_a_wrong_address_is_refused_with_the_remedy(kind: str, address: str, rem
     assert remedy in str(refusal.value)
 
 
-@pytest.mark.parametrize("address", ["ada", "ada@example.org,eve@example.org", "ada@example.org?cc=e@e.org", "a@b.org"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "ada",
+        "ada@example.org,eve@example.org",
+        "ada@example.org?cc=e@e.org",
+        "a@b.org",
+        '"eve@evil.org,"@example.org',
+        '"ada lovelace"@example.org',
+        "o'hara@example.org",
+    ],
+)
 def test_mail_goes_to_one_address_of_a_domain_that_the_site_names(address: str, settings: Settings) -> None:
     settings.MOTLEY_MAIL_URL, settings.MOTLEY_MAIL_DOMAINS = "mailto://smtp.example.org", ["Example.org"]
     assert parse_address(Kind.MAIL, "ada@EXAMPLE.org").text == "ada@EXAMPLE.org"
     with pytest.raises(InvalidSpec):
         parse_address(Kind.MAIL, address)
+
+
+def test_apprise_reads_every_address_that_is_accepted_as_it_was_written(settings: Settings) -> None:
+    for sign in "!#$%&*+/=?^_`{|}~-.":
+        address = f"ada{sign}b@example.org"
+        assert is_one_mail_address(address)
+        plugin = apprise.Apprise.instantiate(
+            f"mailto://smtp.example.org?from=m@example.org&to={quote(address, safe='')}"
+        )
+        assert [to for _, to in plugin.targets] == [address]
+
+
+def test_no_mail_is_sent_to_what_an_earlier_release_accepted(settings: Settings) -> None:
+    settings.MOTLEY_MAIL_URL = "mailto://127.0.0.1:1"
+    assert send_mail('"eve@evil.org,"@example.org', Text("a", "b"), "1") == NOT_ONE
 
 
 def test_a_webhook_added_over_rest_shows_its_key_once_and_the_secret_of_its_address_never(
