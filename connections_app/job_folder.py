@@ -4,11 +4,15 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from django.http import StreamingHttpResponse
+from django.utils.http import content_disposition_header
+
 from cluster_app.models import Engine
 from connections_app.engine_registry import engine_named
 from connections_app.long_requests import server_files
 from engines.protocol import JobFile, NoSuchFile, OpenedFile
 from jobs_app.models import Job
+from web.rest.downloads import byte_range_of, is_range_request
 
 BLOCK_BYTES = 256 * 1024
 PIECE_BYTES = 1 << 20
@@ -110,3 +114,24 @@ class FileBlocks:
             self._is_open = False
             os.close(self._opened.descriptor)
             self._when_closed()
+
+
+def download(
+    opened: OpenedFile, name: str, asked: str = "", *, when_closed: Callable[[], None]
+) -> StreamingHttpResponse:
+    """The file as an attachment, or the range of it that the header `Range` asks for; closes it where that fails."""
+    try:
+        part = byte_range_of(asked, opened.size) if is_range_request(asked) else None
+        start, end = (part.start, part.end) if part else (0, opened.size)
+        blocks = FileBlocks(opened, start=start, end=end, when_closed=when_closed)
+        headers = AS_IT_IS | {
+            "Content-Length": str(end - start),
+            "Content-Disposition": content_disposition_header(as_attachment=True, filename=name.rstrip("\n")) or "",
+        }
+        headers |= {"Content-Range": part.content_range} if part else {}
+        status = 206 if part else 200
+        return StreamingHttpResponse(blocks, status=status, content_type="application/octet-stream", headers=headers)
+    except BaseException:
+        os.close(opened.descriptor)
+        when_closed()
+        raise

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 from pytest_django import Settings
 from rest_framework.test import APIClient
@@ -69,6 +70,17 @@ def test_no_file_stays_open(job: Job, ada: APIClient) -> None:
     for header in ({}, {"range": "bytes=4-6"}, {"range": "bytes=99-"}):
         body(content(ada, job, "work/out/model.pt", **header))
         assert open_files() == []
+
+
+@pytest.mark.parametrize("name", ["line\n", "two\nlines", " blanks ", 'a"b\\c', "tab\t", "x\r"])
+def test_a_file_of_any_name_is_downloaded_over_rest_and_from_its_page(
+    name: str, job: Job, cluster: Lab, ada: APIClient
+) -> None:
+    (cluster.root / "jobs" / str(job.pk) / "work" / name).write_text("x")
+    page = Client()
+    page.force_login(cluster.user())
+    assert body(content(ada, job, f"work/{name}")) == b"x"
+    assert body(page.get(reverse("job-file", args=[job.pk]), {"path": f"work/{name}"})) == b"x"
 
 
 def test_a_range_past_the_end_is_refused(job: Job, ada: APIClient) -> None:

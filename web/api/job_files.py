@@ -1,10 +1,8 @@
 """REST: files of a job's own folder, listed and downloaded; no link is followed."""
 
-from collections.abc import Callable
 from typing import Any
 
 from django.http import StreamingHttpResponse
-from django.utils.http import content_disposition_header
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers
@@ -14,14 +12,13 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from connections_app.job_folder import AS_IT_IS, FileBlocks, a_place, list_folder, open_for
+from connections_app.job_folder import a_place, download, list_folder, open_for
 from engines.job_files import MOST_LISTED
-from engines.protocol import EngineError, JobFile, NoSuchFile, OpenedFile
+from engines.protocol import EngineError, JobFile, NoSuchFile
 from jobs_app.errors import FilesDeleted
 from jobs_app.models import Job
 from jobs_app.permissions import caller
 from web.api.logs import RANGE, job_asked
-from web.rest.downloads import byte_range_of, is_range_request
 from web.rest.query import query_of
 
 LONGEST_PATH = 4096
@@ -43,12 +40,17 @@ class AnyBytes(JSONRenderer):
 
 class FolderQuery(serializers.Serializer[Any]):
     path = serializers.CharField(
-        required=False, max_length=LONGEST_PATH, help_text="Folder, e.g. `work/out`. Default: the job's folders."
+        required=False,
+        max_length=LONGEST_PATH,
+        trim_whitespace=False,
+        help_text="Folder, e.g. `work/out`. Default: the job's folders.",
     )
 
 
 class FileQuery(serializers.Serializer[Any]):
-    path = serializers.CharField(max_length=LONGEST_PATH, help_text="File, e.g. `work/out/model.pt`.")
+    path = serializers.CharField(
+        max_length=LONGEST_PATH, trim_whitespace=False, help_text="File, e.g. `work/out/model.pt`."
+    )
 
 
 class JobFileSerializer(serializers.Serializer[Any]):
@@ -111,28 +113,10 @@ class FileView(GenericAPIView[Job]):
             opened, give_back = open_for(job, path, caller(request).pk)
         except EngineError as error:
             raise refusal(error) from error
-        name = path.rpartition("/")[2]
-        return streamed(opened, name, request.headers.get("Range", ""), when_closed=give_back)
-
-
-def streamed(opened: OpenedFile, name: str, header: str, *, when_closed: Callable[[], None]) -> StreamingHttpResponse:
-    """The file, or the range of it that the header names."""
-    blocks = FileBlocks(opened, when_closed=when_closed)
-    headers = AS_IT_IS | {
-        "Accept-Ranges": "bytes",
-        "Content-Length": str(opened.size),
-        "Content-Disposition": content_disposition_header(as_attachment=True, filename=name) or "",
-    }
-    if not is_range_request(header):
-        return StreamingHttpResponse(blocks, content_type=AnyBytes.media_type, headers=headers)
-    try:
-        part = byte_range_of(header, opened.size)
-    except APIException:
-        blocks.close()
-        raise
-    headers |= {"Content-Range": part.content_range, "Content-Length": str(part.end - part.start)}
-    blocks = FileBlocks(opened, start=part.start, end=part.end, when_closed=when_closed)
-    return StreamingHttpResponse(blocks, status=206, content_type=AnyBytes.media_type, headers=headers)
+        asked = request.headers.get("Range", "")
+        answer = download(opened, path.rpartition("/")[2], asked, when_closed=give_back)
+        answer["Accept-Ranges"] = "bytes"
+        return answer
 
 
 def job_with_files(request: Request, pk: str) -> Job:

@@ -5,16 +5,15 @@ from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpResponseBase, StreamingHttpResponse
+from django.http import Http404, HttpResponseBase
 from django.shortcuts import get_object_or_404, render
-from django.utils.http import content_disposition_header
 from django.views.decorators.http import require_safe
 
 from cluster_app.models import Engine
 from connections_app.checkpoints.listing import read_checkpoints
 from connections_app.engine_registry import engine_named
 from connections_app.errors import TooManyLongRequests
-from connections_app.job_folder import AS_IT_IS, FileBlocks, a_place, open_for
+from connections_app.job_folder import a_place, download, open_for
 from engines.job_files import MOST_LISTED
 from engines.protocol import EngineError, NoSuchFile
 from jobs_app.models import Attempt, Job
@@ -74,9 +73,4 @@ def job_file(request: SignedInRequest, pk: UUID) -> HttpResponseBase:
         answer = render(request, "503.html", {"detail": str(error)}, status=503)
         answer["Retry-After"] = str(error.retry_after_s)
         return answer
-    headers = AS_IT_IS | {
-        "Content-Length": str(opened.size),
-        "Content-Disposition": content_disposition_header(as_attachment=True, filename=path.rpartition("/")[2]) or "",
-    }
-    blocks = FileBlocks(opened, when_closed=give_back)
-    return StreamingHttpResponse(blocks, content_type="application/octet-stream", headers=headers)
+    return download(opened, path.rpartition("/")[2], when_closed=give_back)
