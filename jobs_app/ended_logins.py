@@ -16,7 +16,7 @@ def refuse_ended_login(user: User, token: ApiToken | None = None) -> None:
     neither API tokens nor the session in which it is changed. With the token of the request, also if it was revoked.
     None of it happens from now on until the end of the transaction.
     """
-    now = _locked(user)
+    now = lock_account(user.pk)
     ended = not now.is_active or (now.password != user.password and not now.has_usable_password())
     if token is not None:
         ended = ended or not ApiToken.objects.select_for_update(no_key=True).filter(pk=token.pk, revoked_at=None)
@@ -29,10 +29,11 @@ def refuse_changed_password(user: User) -> None:
 
     Of what a session does that is to outlive it. Neither happens from now on until the end of the transaction.
     """
-    now = _locked(user)
+    now = lock_account(user.pk)
     if now.password != user.password or not now.is_active:
         raise LoginEnded
 
 
-def _locked(user: User) -> User:
-    return User.objects.select_for_update(no_key=True).get(pk=user.pk)
+def lock_account(pk: int) -> User:
+    """The row of the user as it is now, locked until the end of the transaction."""
+    return User.objects.select_for_update(no_key=True).get(pk=pk)

@@ -15,10 +15,10 @@ from audit_app.services import note
 from jobs_app.errors import JobIsFinished
 from jobs_app.lifecycle.commands import cancel_job
 from jobs_app.lifecycle.dependencies import PER_TRANSACTION, cancel_queued
-from jobs_app.models import ApiToken, Invitation, Job, NotificationTarget, Reason, RecurringJob, Secret, Sweep
+from jobs_app.models import Invitation, Job, NotificationTarget, Reason, RecurringJob, Secret, Sweep
 from jobs_app.notifications.targets import delete_target
 from jobs_app.secrets import delete_secret
-from jobs_app.tokens import revoke_token
+from jobs_app.tokens import revoke_tokens_of
 
 LINKED = "Its owner has linked the account to single sign-on."
 
@@ -57,10 +57,8 @@ def _end_password(user: User) -> list[str]:
 
 
 def _revoke_tokens(user: User) -> list[str]:
-    valid = list(ApiToken.objects.filter(user=user, revoked_at=None).order_by("pk"))  # as `revoke_token` locks them
-    for token in valid:
-        revoke_token(token)
-    return [f"{len(valid)} API token{'s' if len(valid) > 1 else ''}"] if valid else []
+    valid = revoke_tokens_of(user)
+    return [f"{valid} API token{'s' if valid > 1 else ''}"] if valid else []
 
 
 def _delete_prepared(user: User) -> list[str]:

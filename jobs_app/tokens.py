@@ -10,10 +10,14 @@ from django.utils import timezone
 
 from audit_app.models import Action
 from audit_app.services import note
-from jobs_app.ended_logins import refuse_changed_password, refuse_ended_login
+from jobs_app.ended_logins import lock_account, refuse_changed_password, refuse_ended_login
+from jobs_app.errors import InvalidSpec
 from jobs_app.models import ApiToken, Attempt, Job
+from jobs_app.models.team import ApiTokenQuerySet
 
 SALT = "motley.job"
+MOST_TOKENS = 1000
+"""Valid ones of a person: whoever finds one cannot make so many with it that they cannot be revoked together."""
 JOB_PREFIX = "job_"
 
 
@@ -35,6 +39,8 @@ def issue_token(
         refuse_changed_password(user)  # sessions end with the password that they began with
     else:
         refuse_ended_login(user, made_by)
+    if _valid().filter(user=user).count() >= MOST_TOKENS:
+        raise InvalidSpec.at("", "too_many", f"You have {MOST_TOKENS:,} valid tokens already: revoke one first.")
     if made_by is not None and made_by.expires_at is not None:
         expires_at = min(expires_at or made_by.expires_at, made_by.expires_at)
     token = ApiToken(user=user, name=name, scope=scope, expires_at=expires_at, made_by=made_by)
@@ -52,16 +58,44 @@ def note_issued(token: ApiToken, *, actor: User) -> None:
 
 @transaction.atomic
 def revoke_token(token: ApiToken, *, actor: User | None = None) -> None:
-    """Revoke the token, and those that it made, by conditional UPDATEs; requests with them are refused from now on.
+    """Revoke the token, and those that it made; requests with them are refused from now on.
 
-    Rows are locked in one order everywhere: a token before those that it made, and these by their number. Default
-    actor: its owner.
+    Default actor: its owner.
     """
-    if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=timezone.now()):
+    lock_account(token.user_id)
+    _revoke(_with_those_made(token), actor=actor)
+
+
+def revoke_tokens_of(user: User) -> int:
+    """Revoke all tokens of the user, in the caller's transaction; returns how many were valid."""
+    lock_account(user.pk)
+    valid = list(_valid().filter(user=user).order_by("pk"))
+    _revoke(valid, actor=user)
+    return len(valid)
+
+
+def _with_those_made(token: ApiToken) -> list[ApiToken]:
+    """The token, unless it is revoked, and the valid ones that it made, one generation after another."""
+    found, generation = list[ApiToken](), list(_not_revoked().filter(pk=token.pk))
+    while generation:
+        found += generation
+        generation = list(_valid().filter(made_by__in=[made.pk for made in generation]).order_by("pk"))
+    return found
+
+
+def _revoke(tokens: list[ApiToken], *, actor: User | None) -> None:
+    """The rows of their owners are locked: none of them is being revoked, or makes another one."""
+    ApiToken.objects.filter(pk__in=[token.pk for token in tokens]).update(revoked_at=timezone.now())
+    for token in tokens:
         note(Action.TOKEN_REVOKE, actor=actor or token.user, target=token.name, target_id=token.pk)
-    made_by_it = ApiToken.objects.filter(made_by=token, revoked_at=None).order_by("pk")
-    for made in made_by_it:  # after the lock: it makes no more
-        revoke_token(made, actor=actor)
+
+
+def _valid() -> ApiTokenQuerySet:
+    return _not_revoked().valid(timezone.now())
+
+
+def _not_revoked() -> ApiTokenQuerySet:
+    return ApiToken.objects.select_related("user").filter(revoked_at=None)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from rest_framework.test import APIClient
 from audit_app.models import AuditEntry
 from audit_app.services import note
 from jobs_app.models import ApiToken
+from jobs_app.tokens import MOST_TOKENS
 from operations.client_wheel import wheel_name
 from web.pages.account import tokens
 
@@ -65,6 +66,12 @@ def test_a_token_can_be_good_for_ever(member, web):
 def test_a_token_needs_a_name(member, web):
     answer = web(member).post(reverse("tokens"), FORM | {"name": " "})
     assert (list(answer.context["form"].errors), ApiToken.objects.count()) == (["name"], 0)
+
+
+def test_one_token_too_many_is_refused_with_the_remedy(member, web):
+    many = [ApiToken(user=member, name=f"{n}", digest=f"{n}") for n in range(MOST_TOKENS)]
+    ApiToken.objects.bulk_create(many)
+    assert "revoke one first" in web(member).post(reverse("tokens"), FORM).content.decode()
 
 
 @pytest.mark.parametrize(("who", "may"), [("member", False), ("staff", True)])

@@ -1,6 +1,7 @@
 """Tokens over REST: shown once, revoked at once, and none makes one that may do more than itself."""
 
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 import pytest
 from django.utils import timezone
@@ -9,7 +10,7 @@ from rest_framework.test import APIClient
 from audit_app.models import AuditEntry
 from jobs_app.errors import NotAllowed
 from jobs_app.models import ApiToken
-from jobs_app.tokens import issue_token, revoke_token
+from jobs_app.tokens import MOST_TOKENS, issue_token, revoke_token
 from tests.rest_callers import Scope, caller, with_token
 from tests.service_lab import Lab
 
@@ -137,6 +138,28 @@ def test_a_token_is_revoked_with_those_that_it_made(ada: APIClient) -> None:
     ada.delete(f"{ROUTE}/{first['id']}")
     assert with_token(third["token"]).get("/api/v1/me").status_code == 401
     assert AuditEntry.objects.filter(action="token.revoke").count() == 3
+
+
+def test_a_long_chain_of_tokens_is_revoked_with_its_first(ada: APIClient) -> None:
+    """Whoever finds a token can have it make one that makes the next one, and so on."""
+    first = ApiToken.objects.get(pk=made(ada).json()["id"])
+    chain = [ApiToken(user=first.user, name=f"{n}", digest=f"{n}") for n in range(600)]
+    ApiToken.objects.bulk_create(chain)
+    for before, token in pairwise([first, *chain]):
+        token.made_by = before
+    ApiToken.objects.bulk_update(chain, ["made_by"])
+    assert ada.delete(f"{ROUTE}/{first.pk}").status_code == 204
+    assert [token.name for token in ApiToken.objects.filter(revoked_at=None)] == ["test"]
+    assert AuditEntry.objects.filter(action="token.revoke").count() == len(chain) + 1
+
+
+def test_a_person_has_at_most_a_thousand_valid_tokens(cluster: Lab, ada: APIClient) -> None:
+    many = [ApiToken(user=cluster.user(), name=f"{n}", digest=f"{n}") for n in range(MOST_TOKENS - 1)]
+    ApiToken.objects.bulk_create(many)
+    refused = made(ada)
+    assert (refused.status_code, refused.json()["errors"][0]["code"]) == (422, "too_many")
+    ApiToken.objects.filter(name="0").update(expires_at=timezone.now())
+    assert made(ada).status_code == 201
 
 
 def test_a_request_that_began_before_a_token_was_revoked_makes_none_after_it(ada: APIClient) -> None:

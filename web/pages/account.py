@@ -22,7 +22,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from audit_app.models import Action, AuditEntry
 from audit_app.services import note
-from jobs_app.errors import NotAllowed
+from jobs_app.errors import InvalidSpec, NotAllowed
 from jobs_app.filters import MomentFilter
 from jobs_app.forms import TokenForm
 from jobs_app.invitations import accept_invitation, find_invitation
@@ -52,6 +52,9 @@ def tokens(request: SignedInRequest) -> HttpResponse:
         )
     except NotAllowed:  # the login has ended in the meantime: the page leads to another
         return redirect("tokens")
+    except InvalidSpec as refusal:
+        form.add_error(None, refusal.faults[0]["detail"])
+        return _page(request, form, now)
     return _page(request, TokenForm(user=request.user), now, new_token=text)
 
 
