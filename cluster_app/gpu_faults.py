@@ -198,7 +198,7 @@ def in_words(index: int, fault: str) -> str:
 @transaction.atomic
 def cordon_gpu(gpu: Gpu, *, reason: str, actor: AbstractBaseUser | None) -> None:
     """Give the GPU no new job until `return_gpu`; a running job goes on, and so does the rest of its node."""
-    reason = reason.strip()[:MOST_OF_FAULT]
+    reason = reason.replace("\0", "").strip()[:MOST_OF_FAULT]
     if not reason:
         raise ReasonMissing
     Gpu.objects.filter(pk=gpu.pk).update(healthy=False, fault=reason, fault_source=Source.CORDON)

@@ -6,10 +6,10 @@ from django.utils import timezone
 
 from audit_app.models import Action
 from audit_app.services import note
-from cluster_app.errors import GpuTypeRetired, ReasonMissing, StillInUse
+from cluster_app.errors import GpuTypeRetired, StillInUse
 from cluster_app.models import Gpu, GpuType, Node, NodeEvent, NodeInterval, NodePower
 from cluster_app.node_history import censor_intervals
-from cluster_app.services import record, set_gpu_count
+from cluster_app.services import checked_reason, record, set_gpu_count
 
 MOST_NAMED = 5
 NEVER_HEARD = {"health": Node.Health.UNKNOWN, "heard_at": None, "engine_reason": ""}
@@ -18,11 +18,10 @@ NEVER_HEARD = {"health": Node.Health.UNKNOWN, "heard_at": None, "engine_reason":
 @transaction.atomic
 def retire_node(node: Node, *, reason: str, actor: AbstractBaseUser | None) -> None:
     """Retire a node without jobs, by a conditional update: it and its GPUs are no part of the cluster any more."""
-    if not reason.strip():
-        raise ReasonMissing
+    reason = checked_reason(reason)
     claimed = Gpu.objects.filter(claims__isnull=False, claims__released_at=None).values("node")
     gpus = Gpu.objects.present().filter(node=node).count()
-    columns = {"state": Node.State.RETIRED, "reason": reason.strip(), "retired_gpus": gpus, "maintenance_until": None}
+    columns = {"state": Node.State.RETIRED, "reason": reason, "retired_gpus": gpus, "maintenance_until": None}
     row = Node.objects.current().filter(pk=node.pk)
     if not row.exclude(pk__in=claimed).update(**columns, **NEVER_HEARD, given_back=False):
         if row.exists():
@@ -31,8 +30,8 @@ def retire_node(node: Node, *, reason: str, actor: AbstractBaseUser | None) -> N
     Gpu.objects.filter(node=node).update(present=False)
     NodePower.objects.filter(node=node).delete()
     censor_intervals([node.pk], timezone.now(), end=NodeInterval.End.RETIRED)
-    record(node, NodeEvent.Kind.RETIRED, reason.strip(), actor=actor)
-    note(Action.NODE_RETIRE, actor=actor, target=node.name, target_id=node.pk, message=reason.strip())
+    record(node, NodeEvent.Kind.RETIRED, reason, actor=actor)
+    note(Action.NODE_RETIRE, actor=actor, target=node.name, target_id=node.pk, message=reason)
 
 
 @transaction.atomic

@@ -16,6 +16,8 @@ from cluster_app.lending import WindowChanges, hours_of, takes_jobs
 from cluster_app.models import FOREIGN_USE, LOCAL_ENGINE, Gpu, GpuType, Node, NodeEvent, NodeInterval, NodePower
 from cluster_app.node_history import begin_interval, censor_intervals
 
+MOST_REASON = 200
+
 
 @transaction.atomic
 def set_gpu_count(node: Node, count: int) -> None:
@@ -90,14 +92,14 @@ def unknown_if_moved(node: Node, before: Node) -> None:
 def cordon(node: Node, *, reason: str, actor: AbstractBaseUser | None) -> None:
     """Cordon the node: no new jobs; running jobs go on."""
     _take_out(node, Node.State.CORDONED, NodeEvent.Kind.CORDONED, reason=reason, actor=actor)
-    note(Action.NODE_CORDON, actor=actor, target=node.name, target_id=node.pk, message=reason.strip())
+    note(Action.NODE_CORDON, actor=actor, target=node.name, target_id=node.pk, message=_stored(reason))
 
 
 @transaction.atomic
 def drain(node: Node, *, reason: str, actor: AbstractBaseUser | None) -> None:
     """Drain the node: no new jobs, and running jobs are moved away gracefully."""
     _take_out(node, Node.State.DRAINING, NodeEvent.Kind.DRAINED, reason=reason, actor=actor)
-    note(Action.NODE_DRAIN, actor=actor, target=node.name, target_id=node.pk, message=reason.strip())
+    note(Action.NODE_DRAIN, actor=actor, target=node.name, target_id=node.pk, message=_stored(reason))
 
 
 @transaction.atomic
@@ -106,15 +108,16 @@ def resume(node: Node, *, actor: AbstractBaseUser | None, reason: str = "") -> N
 
     Raise `NotLentNow` for one that its owner has back until its window begins, `InMaintenance` before its end.
     """
+    reason = _stored(reason)
     if NodePower.objects.filter(node=node).exists():
-        why, row = reason.strip() or "resumed by hand", Node.objects.filter(pk=node.pk)
+        why, row = reason or "resumed by hand", Node.objects.filter(pk=node.pk)
         _wake(row, node, reason=why, now=timezone.now(), actor=actor)
     else:
         _refuse_not_lent(node, timezone.now())
         _refuse_in_maintenance(node, timezone.now())
         if _set_state(node, Node.State.READY, ""):  # or the timeline would have it out of service until now
-            record(node, NodeEvent.Kind.RESUMED, reason.strip(), actor=actor)
-    note(Action.NODE_RESUME, actor=actor, target=node.name, target_id=node.pk, message=reason.strip())
+            record(node, NodeEvent.Kind.RESUMED, reason, actor=actor)
+    note(Action.NODE_RESUME, actor=actor, target=node.name, target_id=node.pk, message=reason)
 
 
 def _refuse_not_lent(node: Node, now: datetime) -> None:
@@ -258,10 +261,21 @@ def note_drained(nodes: Iterable[Node]) -> None:
 def _take_out(
     node: Node, state: Node.State, kind: NodeEvent.Kind, *, reason: str, actor: AbstractBaseUser | None
 ) -> None:
-    if not reason.strip():
-        raise ReasonMissing
-    _set_state(node, state, reason.strip())
-    record(node, kind, reason.strip(), actor=actor)
+    reason = checked_reason(reason)
+    _set_state(node, state, reason)
+    record(node, kind, reason, actor=actor)
+
+
+def checked_reason(typed: str) -> str:
+    """The reason as it is stored; raises `ReasonMissing`."""
+    if reason := _stored(typed):
+        return reason
+    raise ReasonMissing
+
+
+def _stored(typed: str) -> str:
+    """The text without NUL, which PostgreSQL refuses, and no longer than the column: scripts may send more."""
+    return typed.replace("\0", "").strip()[:MOST_REASON].strip()
 
 
 def _set_state(node: Node, state: Node.State, reason: str) -> bool:

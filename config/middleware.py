@@ -1,4 +1,4 @@
-"""Middleware: request ids, rate limits, and the Permissions-Policy header."""
+"""Middleware: request ids, addresses, rate limits, errors of the database, and the Permissions-Policy header."""
 
 import logging
 import re
@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from django.conf import settings
 from django.db import InterfaceError, OperationalError
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import is_valid_path, reverse
 from django_structlog.middlewares import RequestMiddleware
@@ -67,6 +67,17 @@ def permissions_policy(get_response: GetResponse) -> GetResponse:
         response = get_response(request)
         response.setdefault("Permissions-Policy", PERMISSIONS)
         return response
+
+    return answer
+
+
+def no_nul_in_addresses(get_response: GetResponse) -> GetResponse:
+    """404 for an address with a NUL, which PostgreSQL cannot look up; REST itself refuses one in a query."""
+
+    def answer(request: HttpRequest) -> HttpResponse:
+        if "\0" in request.path_info or ("%00" in request.META.get("QUERY_STRING", "") and not is_rest(request)):
+            raise Http404
+        return get_response(request)
 
     return answer
 

@@ -74,6 +74,7 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
     "axes.middleware.AxesMiddleware",
     "allauth.account.middleware.AccountMiddleware",
+    "config.middleware.no_nul_in_addresses",
     "config.middleware.DatabaseBusy",
     "config.middleware.LoginsEnded",
     "config.query_parameters.RefuseUnknownParameters",

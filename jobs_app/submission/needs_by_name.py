@@ -9,6 +9,7 @@ from django.contrib.auth.models import User
 
 from jobs_app.errors import InvalidSpec
 from jobs_app.models import Job
+from jobs_app.submission.fields import is_text
 from web.rest.errors import Fault, encodable
 
 TASK = re.compile(r"(.+)\[(\d{1,9})\]")
@@ -42,6 +43,8 @@ def _with_id(need: Any, owner: User) -> Any:
 
 def job_named(typed: str, owner: User) -> Job:
     """The only job of this name that the user may see, or of several the only unfinished one; else `LookupError`."""
+    if not is_text(typed):
+        raise LookupError("No job has such a name: it has a character that no name may have.")
     task = TASK.fullmatch(typed)
     by_name = {"name": task[1], "array_index": int(task[2])} if task else {"name": typed}
     jobs = Job.objects.visible_to(owner).filter(**by_name).select_related("array")

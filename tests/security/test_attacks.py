@@ -8,7 +8,8 @@ from django.test import Client
 from django.urls import URLPattern, get_resolver
 from rest_framework.test import APIClient
 
-from jobs_app.models import Attempt, Job
+from cluster_app.models import Node, NodeEvent
+from jobs_app.models import Attempt, Job, Team
 from jobs_app.tokens import JobToken, issue_token
 from tests.rest_callers import SPEC, Scope, caller, with_token
 from tests.service_lab import UNTIL_LET_GO, Lab
@@ -242,6 +243,31 @@ def test_numbers_in_addresses_are_found_or_not(browser: Client, ada: APIClient, 
         assert browser.get(address).status_code in {404, 405}, address
     for address in (f"rounds/{number}", f"rounds/{number}/decisions", f"tokens/{number}", f"policies/history/{number}"):
         assert ada.get(f"/api/v1/{address}").status_code in {404, 405}, address
+
+
+OF_ANYTHING = ("nodes/{}", "teams/{}", "client/{}", "jobs/compare?add={}")
+OF_ANYTHING_BY_REST = ("nodes/{}", "nodes/{}/gpus", "teams/{}/members", "teams/{}/invitations", "policies/{}")
+
+
+def test_nothing_has_a_nul_in_its_address(browser: Client, ada: APIClient) -> None:
+    """PostgreSQL cannot be asked for it."""
+    for address in OF_ANYTHING:
+        assert browser.get(f"/{address.format('a%00')}").status_code == 404, address
+    for address in OF_ANYTHING_BY_REST:
+        assert ada.get(f"/api/v1/{address.format('a%00')}").status_code == 404, address
+
+
+def test_no_text_of_a_form_breaks_a_page(cluster: Lab, browser: Client) -> None:
+    """Pages limit what is typed, scripts need not."""
+    team, node = Team.objects.get().name, Node.objects.first()
+    User.objects.filter(username="ada").update(is_staff=True)
+    for address in (f"/nodes/{node}/cordon", f"/nodes/{node}/resume", f"/teams/{team}/remove"):
+        assert browser.post(address, {"reason": "\0" + "x" * 999, "username": "\0"}).status_code in {302, 404}, address
+    spec = 'name: a\nteam: vision\ncommand: x\ngpus: 1\nafter: ["a\\0b"]'
+    assert "that no name may have" in browser.post("/jobs/new", {"mode": "yaml", "yaml": spec}).content.decode()
+    node.refresh_from_db()
+    assert node.state == "ready"
+    assert NodeEvent.objects.filter(kind="cordoned", message="x" * 200).exists()
 
 
 MORE_TEXTS = [pytest.param(text, marks=pytest.mark.thorough) for text in ("%ff", "%F0%9F%98%80", "%ED%A0%80")]

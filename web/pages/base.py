@@ -45,6 +45,11 @@ class SignedInRequest(HttpRequest):
     user: User
 
 
+def posted(request: HttpRequest, name: str) -> str:
+    """A text of a form without fields of its own, without NUL, which PostgreSQL refuses."""
+    return request.POST.get(name, "").replace("\0", "").strip()
+
+
 def paginate(request: HttpRequest, rows: QuerySet[Any], pagination: type[NewestFirst] = NewestFirst) -> dict[str, Any]:
     """One keyset-paginated page of the rows, with links to the next and previous one."""
     paginator = pagination()

@@ -25,7 +25,7 @@ from scheduler_app.policy.settings import (
     undo_choice,
     with_defaults,
 )
-from web.pages.base import SignedInRequest, show_error
+from web.pages.base import SignedInRequest, posted, show_error
 from web.pages.policy_form import ChoiceForm
 
 LATEST = 20
@@ -103,7 +103,7 @@ def undo(request: SignedInRequest, pk: int) -> HttpResponse:
     _refuse_others(request)
     chosen = get_object_or_404(PolicySetting, pk=pk)
     try:
-        before = undo_choice(chosen, actor=request.user, note=request.POST.get("note", "").strip())
+        before = undo_choice(chosen, actor=request.user, note=posted(request, "note"))
     except (ChangedSince, InvalidChoice, NothingToUndo) as error:
         show_error(request, error)
     else:

@@ -25,7 +25,7 @@ from jobs_app.forms import InviteMemberForm, MemberForm, MemberLimitsForm
 from jobs_app.invitations import invite, mail_invitation
 from jobs_app.models import Team
 from jobs_app.teams import add_member, change_limits, may_manage, remove_member, set_lead
-from web.pages.base import SignedInRequest, show_error
+from web.pages.base import SignedInRequest, posted, show_error
 
 
 @login_required
@@ -102,7 +102,7 @@ def _limit(request: SignedInRequest, team: Team) -> HttpResponse:
 
 
 def _act_on_member(request: SignedInRequest, team: Team, verb: str) -> HttpResponse:
-    user = get_object_or_404(User, username=request.POST.get("username", ""), teams=team)
+    user = get_object_or_404(User, username=posted(request, "username"), teams=team)
     try:
         if verb == "remove":
             remove_member(team, user, actor=request.user)
