@@ -174,10 +174,13 @@ def values_for(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> tup
 
 def with_values(spec: Mapping[str, Any], values: Mapping[str, Value]) -> dict[str, Any]:
     """The spec with values in place of parameters."""
-    return {field: _filled(part, values, quoted=field in SHELL_TEXTS) for field, part in spec.items()}
+    return {
+        field: _filled(part, values, quoted=field in SHELL_TEXTS, depth=DEEPEST - 1) for field, part in spec.items()
+    }
 
 
-def _filled(part: Any, values: Mapping[str, Value], *, quoted: bool, depth: int = DEEPEST) -> Any:
+def _filled(part: Any, values: Mapping[str, Value], *, quoted: bool, depth: int) -> Any:
+    """As deep as `places_in` looks, for which the spec is a level."""
     if depth and isinstance(part, Mapping):
         return {name: _filled(one, values, quoted=False, depth=depth - 1) for name, one in part.items()}
     if depth and isinstance(part, list):  # a command that is a list is executed as it is

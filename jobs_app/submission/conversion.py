@@ -185,7 +185,18 @@ def parse_yaml(text: str) -> Any:
         raise InvalidSpec.at("", "not_yaml", f"This is not valid YAML: {error}") from error
     if len(documents) > 1:
         raise InvalidSpec.at("", "several", "There is more than one YAML document. Write one job, without '---'.")
-    return documents[0] if documents else None
+    document = documents[0] if documents else None
+    if (odd := _key_that_is_no_text(document)) is not None:
+        raise InvalidSpec.at(
+            "", "not_a_name", f"{odd!r} is not the name of a field: write one field per line, e.g. gpus: 1"
+        )
+    return document
+
+
+def _key_that_is_no_text(document: Any) -> object:
+    """The first key that is a number or the like; None: there is none."""
+    keys = document if isinstance(document, Mapping) else ()
+    return next((str(key) for key in keys if not isinstance(key, str)), None)
 
 
 def write_yaml(spec: Mapping[str, Any]) -> str:

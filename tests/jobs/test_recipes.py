@@ -145,6 +145,13 @@ def test_what_is_wrong_with_a_recipe_is_said_with_its_place(
     assert not Recipe.objects.exists()
 
 
+def test_a_parameter_that_is_not_declared_is_a_fault_however_deep_it_is(ada: APIClient) -> None:
+    value: Any = "${{ nope }}"
+    for _ in range(25):
+        value = [value]
+        assert add(ada, parameters={}, spec=SPEC | {"links": value}).status_code == 422
+
+
 def test_of_many_unknown_names_the_first_ones_are_guessed(ada: APIClient) -> None:
     """A guess is a comparison with each known name: one request has a limited number of them."""
     row, names = add(ada).json(), [f"data{n}" for n in range(40)]

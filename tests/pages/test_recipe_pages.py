@@ -65,6 +65,7 @@ def test_a_job_is_submitted_by_its_parameters_and_leads_back(mia):
         ({"changes": "gpus: 9000"}, "gpus: "),
         ({"changes": "gpu: 2"}, "Did you mean"),
         ({"changes": "a: ["}, "not valid YAML"),
+        ({"changes": "1: 2"}, "is not the name of a field"),
     ],
 )
 def test_a_wrong_value_is_marked_at_its_field(mia, values, fault):
@@ -81,6 +82,7 @@ def test_a_wrong_value_is_marked_at_its_field(mia, values, fault):
         (YAML.replace("gpus: 1", "gpus: 9000"), "gpus: "),
         (YAML.replace("${{ lr }}", "${{ rate }}"), "is no parameter"),
         (YAML.replace("lr: 0.1", "lr: [1]"), "parameters/lr"),
+        (f"{YAML}\n1: 2\n", "is not the name of a field"),
     ],
 )
 def test_a_fault_of_the_file_is_shown_and_nothing_is_added(mia, spec, fault):
