@@ -102,6 +102,7 @@ class AuditEntry(models.Model):
         ordering = ("-id",)
         indexes = [
             models.Index(fields=("actor", "-id"), name="audit_by_actor"),
+            models.Index(fields=("actor_name", "-id"), name="audit_by_name"),
             models.Index(fields=("action", "-id"), name="audit_by_action"),
             models.Index(fields=("target_id", "-id"), name="audit_by_target"),
             models.Index(fields=("at",), name="audit_by_time"),

@@ -28,7 +28,7 @@ from web.pages.progress_charts import metric_names
 MOST_COMPARED = 8
 MOST_TICKED = 100
 """Of the list of jobs; those beyond the most that are compared are named."""
-MOST_OFFERED = 10
+MOST_OFFERED, NEWEST_OFFERED = 10, 5_000
 NOT_COMPARED = {"name"}
 
 
@@ -153,8 +153,9 @@ def _holds(jobs: Sequence[Job]) -> dict[UUID, list[Hold]]:
 
 
 def _others(request: SignedInRequest, jobs: Sequence[Job]) -> list[Job]:
-    """The newest other jobs of the first one's workload."""
-    alike = Job.objects.visible_to(request.user).filter(workload=jobs[0].workload)
+    """The newest other jobs of the first one's workload, among the newest jobs alone: no index has the workload."""
+    newest = Job.objects.visible_to(request.user).order_by("-pk").values("pk")[:NEWEST_OFFERED]
+    alike = Job.objects.filter(pk__in=newest, workload=jobs[0].workload)
     return list(alike.exclude(pk__in=[job.pk for job in jobs]).select_related("owner").order_by("-pk")[:MOST_OFFERED])
 
 
