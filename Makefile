@@ -1,4 +1,4 @@
-# `make run` and `make test` do all their set-up on a fresh Debian machine with Python 3.11+, make and git.
+# `make run` and `make test` do all their set-up on a fresh Debian machine with Python 3.11+, make and git (and, unless root, python3-venv).
 PYTHON := .venv/bin/python
 SCRATCH := .cache/check
 # Live tests wait as often as they work: one more than there are cores. Tests that share a service stay together.

@@ -37,7 +37,10 @@ MOST_OF_SUBJECT = 191
 """Of the column for it."""
 NO_ACCOUNT = "You have no account here yet. Ask an administrator to add one with your mail address."
 INACTIVE = "Your account is not active. Ask an administrator."
-LINKED = "This account is linked to your single sign-on now. What could have been set by somebody else has ended."
+LINKED = (
+    "This account is linked to your single sign-on now. Sessions, tokens and other credentials that somebody else "
+    "could have created were revoked."
+)
 FAILED = "The identity provider and Motley could not agree on who you are. Try again, or ask an administrator."
 
 

@@ -150,6 +150,10 @@ def _rounds(added_up: Sums, now: datetime) -> Iterator[Family]:
         family.add_metric([result], added_up[Metric.ROUNDS, result])
     yield family
     beat = scheduler_health(now)
+    words = (
+        "Age of the last round that committed from which on the next is overdue: three round lengths, 15 s at least."
+    )
+    yield GaugeMetricFamily("motley_scheduler_patience_seconds", words, value=beat.patience.total_seconds())
     if beat.good:
         name, words = "motley_scheduler_last_success_timestamp_seconds", "Start of the last round that committed."
         yield GaugeMetricFamily(name, words, value=beat.good.started_at.timestamp())

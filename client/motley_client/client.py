@@ -7,6 +7,7 @@ with Client("https://motley.example", token) as motley:
 
 from motley_client.routes.cluster import ClusterRoutes
 from motley_client.routes.code import CodeRoutes
+from motley_client.routes.insight import InsightRoutes
 from motley_client.routes.lab import LabRoutes
 from motley_client.routes.logs import LogRoutes
 from motley_client.routes.policies import PolicyRoutes
@@ -26,6 +27,7 @@ class Client(
     TeamRoutes,
     PolicyRoutes,
     LabRoutes,
+    InsightRoutes,
 ):
     """Connection to a Motley service with a method for every route. All errors are `MotleyError`s.
 

@@ -71,7 +71,7 @@ class Node(models.Model):
 
         STABLE = "stable", "stable: there until it is taken out of service"
         SPOT = "spot", "spot: its owner may take it back at any time"
-        VOLUNTEER = "volunteer", "volunteer: lent while somebody does not use it"
+        VOLUNTEER = "volunteer", "volunteer: lent while its owner does not use it"
 
     name = models.CharField(max_length=100, unique=True, validators=[name_is_plain])
     gpu_type = models.ForeignKey(GpuType, on_delete=models.PROTECT, verbose_name="GPU type")

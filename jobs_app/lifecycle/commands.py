@@ -96,7 +96,9 @@ def change_job(job: Job, asked: Mapping[str, Any], *, actor: User, administrator
         if REQUEST_COLUMNS.keys() & asked.keys() and found.state != State.QUEUED:
             raise Conflict("The job has started in the meantime: what it requests is changed while it waits.")
         if REQUEST_COLUMNS.keys() & asked.keys() and (new := _changed_since(job, found)):
-            raise Conflict(f"Its {', '.join(new)} changed in the meantime: look at the job, and change that.")
+            raise Conflict(
+                f"Somebody changed its {', '.join(new)} in the meantime: load the job again, and change it then."
+            )
         if TIMES & asked.keys() and (fault := order_fault(**_times(found, asked))):
             raise InvalidSpec.at("/deadline", "invalid", fault)
         if faults := list(weight_faults(asked.get("weight", 0.0), found.team, administrator=administrator)):

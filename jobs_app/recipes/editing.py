@@ -84,7 +84,9 @@ def change_recipe(
             setattr(locked, name, asked[name])
         _refuse_editing_by_leads_alone(locked, actor)
         if job is not None and locked.version != recipe.version:
-            raise Conflict(f"Version {locked.version} came meanwhile: look at it, and change that.")
+            raise Conflict(
+                f"Somebody saved version {locked.version} in the meantime: load it, and change that version."
+            )
         if job is not None:
             locked.version += 1
             changed.append(f"version {locked.version}")

@@ -100,7 +100,8 @@ class Sensitivity(Strict):
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         missing = [name for name in OF_DATA if self.fields[name].source not in attrs]
         if 0 < len(missing) < len(OF_DATA):
-            text = f"Memory is worth something by all three of {', '.join(OF_DATA)}: add it, or leave all out."
+            text = f"The gain from memory needs all three of {', '.join(OF_DATA)}"
+            text = f"{text}: add the missing ones, or leave all three out."
             raise serializers.ValidationError({name: [text] for name in missing})
         return attrs
 

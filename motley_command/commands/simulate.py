@@ -19,7 +19,7 @@ AS_IT_IS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_opti
 
 
 def simulate(context: typer.Context) -> None:
-    """Simulate job traces: run, compare, generate. Uses the scheduler's own code, without a running service."""
+    """Simulate job traces: run, compare, bound, generate, shadow. Uses the scheduler's code, without a service."""
     _become_the_simulator("motley simulate", context.args)
 
 

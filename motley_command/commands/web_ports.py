@@ -50,7 +50,7 @@ def open_page(context: typer.Context, job: JobArgument, *, rank: RankOption = 0,
 
 @takes_changes
 def notebook(context: typer.Context, *, changes: dict[str, Any], browser: BrowserOption = True) -> None:
-    """Start a Jupyter notebook as a job, and open it. Example: motley notebook --gpus 1 --type a100
+    """Start a Jupyter notebook as a job, and open it. Example: motley notebook --gpus 1 --gpu-type a100
 
     It needs jupyter where it runs: in an image (--image), or by --setup. The job goes on after Ctrl-C; motley open
     notebook opens it again. It ends after an hour without use, and after 8 hours.

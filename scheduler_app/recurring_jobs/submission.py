@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 MOST_PER_TURN = 20
 """Recurring jobs: the others come in the next turn, half a second later."""
 BROKEN = "It could not be submitted because of an error in the service, which its log describes."
-OWNER_CHANGED = "It was changed in the meantime: the login of its owner, {}, has ended. Look at it, and run that."
+OWNER_CHANGED = "The login of its owner, {}, has ended in the meantime: load the recurring job again, and run it then."
 Concurrency, Outcome, Event = RecurringJob.Concurrency, RecurringRun.Outcome, NotificationTarget.Event
 
 
@@ -84,7 +84,7 @@ def run_now(recurring: RecurringJob, run: Admitted, *, actor: User, now: datetim
     if why := why_stopped(found):
         raise Conflict(why)
     if (found.spec, found.owner_id) != (recurring.spec, recurring.owner_id):
-        raise Conflict("It was changed in the meantime: look at it, and run that.")
+        raise Conflict("Somebody changed it in the meantime: load the recurring job again, and run it then.")
     result, first = _submit(recurring, run, f"run by {actor.get_username()}", now)
     if first is None:
         raise Conflict(f"It is not run: {result.message}.")

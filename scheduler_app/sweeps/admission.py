@@ -221,7 +221,10 @@ def _run_cap(fields: Mapping[str, Any], space: Space) -> int:
         return asked or min(most_trials(given["size"], given["interval"], given["max_iter"]), LARGEST_SWEEP)
     size = _grid_size(fields["method"], space)
     if asked and size is None and asked > (points := _points(space)):
-        text = f"The space has {points:,} points: give at most so many, more values, or leave run_cap out."
+        text = (
+            f"The parameters have only {points:,} combinations: set run_cap to at most {points:,}, add values, or "
+            "leave run_cap out."
+        )
         raise InvalidSpec.at("/run_cap", "too_many", text)
     return min(asked or size or min(USUAL_RUN_CAP, _points(space)), size or LARGEST_SWEEP)
 

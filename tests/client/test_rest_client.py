@@ -198,6 +198,19 @@ def test_measured_rates_are_told(service: Live, client: Client) -> None:
     assert list(client.throughputs(gpu_type="a100")) == []
 
 
+def test_engines_timeline_accuracy_and_tables_of_usage_are_told(service: Live, client: Client) -> None:
+    (engine,) = client.engines()
+    assert client.engine(engine["name"]) == engine
+    assert [gpu["index"] for gpu in client.node_gpus("n1")["gpus"]] == [0, 1, 2, 3]
+    assert (client.timeline(window="1h")["runs"], list(client.announcements())) == ([], [])
+    assert client.estimates()["duration_model"] is None
+    assert (client.forecast_accuracy(), client.forecast_accuracy_of_teams()) == ([], [])
+    assert client.deadline_accuracy()["outcomes"] == 0
+    assert [(kind["gpu_type"], kind["used"]) for kind in client.energy()["types"]] == [("a100", 0)]
+    assert client.usage_csv(by="day").count(b"\n") == client.usage_csv(by="month").count(b"\n") == 1
+    assert client.report_csv().startswith(b"month,team,")
+
+
 # -- the caller --------------------------------------------------------------------------------------------------
 
 

@@ -10,10 +10,12 @@ from django.conf import settings
 
 from config.celery import app
 from scheduler_app.round.lease import LONGEST_TURN
+from tests.stack.composed import environment_of
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docker-compose.yml").read_text()
 SERVICES: dict[str, Any] = yaml.safe_load(TEXT)["services"]
+PAGE = (ROOT / "docs" / "full-stack.md").read_text()
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 OURS = {name: spec for name, spec in SERVICES.items() if "build" in spec}
 SERVERS = {name: spec for name, spec in SERVICES.items() if "image" in spec}
@@ -35,6 +37,27 @@ def test_the_example_names_every_variable_and_gives_none_a_value() -> None:
     lines = [line for line in (ROOT / ".env.example").read_text().splitlines() if line and not line.startswith("#")]
     assert all(line.endswith("=") for line in lines)
     assert {line[:-1] for line in lines} == {*re.findall(r"\$\{(\w+)", TEXT)}
+
+
+def test_every_setting_of_the_env_file_reaches_motley_and_nothing_else() -> None:
+    assert all(spec["env_file"] == [{"path": ".env", "required": False}] for spec in OURS.values())
+    assert [name for name, spec in SERVERS.items() if "env_file" in spec] == []
+    passed = environment_of(OURS["rounds"], {"MOTLEY_KEEP_JOBS": "90d", "MOTLEY_DATABASE": "sqlite:///elsewhere"})
+    assert (passed["MOTLEY_KEEP_JOBS"], passed["MOTLEY_DATABASE"][:13]) == ("90d", "postgresql://")
+
+
+def test_the_page_backs_up_every_volume_that_a_dump_lacks() -> None:
+    kept = {*yaml.safe_load(TEXT)["volumes"]} - {"postgres", "redis"}
+    backup = PAGE.split("\n## Backup and restore\n")[1].split("\n## ")[0]
+    assert [name for name in kept if f"`{name}`" not in backup] == []
+
+
+def test_commands_of_the_page_name_services_and_folders_that_are_writable_there() -> None:
+    named = re.findall(r"docker compose (?:exec|run)((?: -\S+| MOTLEY_VAR=\S+)*) (\w+)", PAGE)
+    assert len(named) >= 4
+    assert {service for _, service in named} <= {*SERVICES}
+    folders = {folder for options, _ in named for folder in re.findall(r"MOTLEY_VAR=(\S+)", options)}
+    assert folders == {OURS["web"]["environment"]["MOTLEY_ARCHIVE_ROOT"]}
 
 
 def test_every_variable_of_ours_is_one_that_the_settings_know() -> None:

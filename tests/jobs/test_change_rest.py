@@ -332,7 +332,7 @@ def test_a_change_writes_over_none_that_came_between_its_reading_and_its_writing
     read = Job.objects.get(pk=queued.pk)
     slow = read_change(read, {"gpu_types": ["a100"]}, actor=read.owner)
     change_job(read, read_change(read, {"command": "python fixed.py"}, actor=read.owner), actor=read.owner)
-    with pytest.raises(Conflict, match="Its command, workload changed in the meantime"):
+    with pytest.raises(Conflict, match="Somebody changed its command, workload in the meantime"):
         change_job(read, slow, actor=read.owner)
     queued.refresh_from_db()
     assert queued.command == "python fixed.py"

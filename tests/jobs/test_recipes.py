@@ -302,6 +302,6 @@ def test_two_changes_at_once_leave_nothing_of_the_first_undone(cluster: Lab, ada
     stale = Recipe.objects.select_related("team").get(pk=row["id"])
     assert change(ada, row, spec=TRAIN["spec"] | {"name": "first"}).status_code == 200
     second: dict[str, Any] = {"spec": SPEC | {"name": "second"}, "parameters": []}
-    with pytest.raises(Conflict, match="Version 2 came meanwhile"):
+    with pytest.raises(Conflict, match="Somebody saved version 2 in the meantime"):
         editing.change_recipe(stale, second, actor=cluster.user(), now=cluster.now)
     assert ada.get(f"{ADDRESS}/{row['id']}").json()["spec"]["name"] == "first"

@@ -81,6 +81,7 @@ def test_every_metric_that_is_promised_is_there(cluster: Lab, running: Job, prob
         "motley_gpus",
         "motley_engine_up",
         "motley_scheduler_last_success_timestamp_seconds",
+        "motley_scheduler_patience_seconds",
         "motley_policy_guard",
         "motley_policy_effect_ratio",
         "motley_notifications",

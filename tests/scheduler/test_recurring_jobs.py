@@ -59,7 +59,7 @@ def test_a_run_now_is_by_the_spec_that_it_has_now(cluster: Lab) -> None:
     run = admitted_run(read, MIDNIGHT)
     asked = {"spec": SPEC | {"command": "python fixed.py"}}
     change_recurring_job(RecurringJob.objects.get(), asked, actor=cluster.user(), now=MIDNIGHT)
-    with pytest.raises(Conflict, match="changed in the meantime"):
+    with pytest.raises(Conflict, match="Somebody changed it in the meantime"):
         run_now(read, run, actor=cluster.user(), now=MIDNIGHT)
     assert not Job.objects.exists()
 
@@ -77,7 +77,7 @@ def test_nothing_is_run_in_the_name_of_an_owner_who_has_linked_the_account_since
     ("became", "why"),
     [
         ({"is_active": False}, "is deactivated"),
-        ({"password": make_password(None)}, "It was changed in the meantime: the login of its owner, ada, has ended"),
+        ({"password": make_password(None)}, "The login of its owner, ada, has ended in the meantime"),
     ],
 )
 def test_a_run_with_secrets_whose_owner_has_changed_since_it_was_read_is_a_conflict(

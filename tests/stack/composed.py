@@ -54,6 +54,11 @@ def compose_file(given: Mapping[str, str]) -> dict[str, Any]:
     return services
 
 
+def environment_of(spec: Mapping[str, Any], env_file: Mapping[str, str]) -> dict[str, Any]:
+    """What compose passes to a service: its `env_file`, here those variables, and over that its `environment`."""
+    return {**(env_file if "env_file" in spec else {}), **spec.get("environment", {})}
+
+
 def image_command() -> list[str]:
     words: list[str] = json.loads(re.findall(r"^CMD (\[.*\])$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)[0])
     return words
@@ -66,14 +71,22 @@ class Member:
     """One service of the compose file, as a process of this machine."""
 
     def __init__(
-        self, name: str, spec: dict[str, Any], folder: Path, ports: Mapping[str, str], mark: str, *, apart: bool = False
+        self,
+        name: str,
+        spec: dict[str, Any],
+        folder: Path,
+        ports: Mapping[str, str],
+        mark: str,
+        *,
+        env_file: Mapping[str, str],
+        apart: bool = False,
     ) -> None:
         self.name, self.spec, self.folder, self.apart = name, spec, folder, apart
         self._ports = ports
         self._places = {"/motley": str(ROOT), **self._volumes(), **self._tmpfs()}
         path = f"{ROOT}/.venv/bin:{SYSTEM_PATH}" if "build" in spec else SYSTEM_PATH
         image = {"MOTLEY_VAR": self._made("image"), "MOTLEY_FORECASTS": "0"} if "build" in spec else {}
-        given = {key: self._here(str(text)) for key, text in spec.get("environment", {}).items()}
+        given = {key: self._here(str(text)) for key, text in environment_of(spec, env_file).items()}
         self.environment = {"PATH": path, "HOME": "/nonexistent", **image, **given, "MOTLEY_TEST_MARK": mark}
         self.log = folder / f"{name}.log"
         self.server = self._postgresql() if name == "postgres" else self._process()
@@ -266,7 +279,7 @@ class Stack(Deployment):
 
     def _member(self, name: str, spec: dict[str, Any], folder: Path) -> Member:
         apart = name.split("-", maxsplit=1)[0] in self.apart
-        member = Member(name, spec, folder, self.ports, self.mark, apart=apart)
+        member = Member(name, spec, folder, self.ports, self.mark, env_file=self.given, apart=apart)
         member.environment.update(self._added if "build" in spec else {})
         return member
 

@@ -96,7 +96,7 @@ class NodeGpusAnswer(serializers.Serializer[Any]):
 
 
 class JobGpusView(APIView):
-    """GPUs of a job over the run of its latest attempt of which they were read, every ten seconds."""
+    """GPUs of a job over the run of its latest attempt of which they were read, every few seconds."""
 
     @extend_schema(responses=JobGpusAnswer, summary="Utilization, memory, power and temperature of a job's GPUs")
     def get(self, request: Request, pk: UUID) -> Response:

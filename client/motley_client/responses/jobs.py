@@ -174,6 +174,38 @@ class JobGpus(TypedDict):
     course: list[GpuPoint]
 
 
+class GpuNow(TypedDict):
+    """A GPU of a node: means of the last minute, and whether it gets new jobs."""
+
+    index: int
+    uuid: str
+    healthy: bool
+    fault: str
+    slower_by: float
+    slower_by_jobs: int
+    slower_together: int
+    utilization: float | None
+    memory_used_mib: float | None
+    power_w: float | None
+    temperature_c: float | None
+    ecc_errors: int | None
+    throttled_by: list[str]
+
+
+class NodePoint(GpuPoint):
+    """One GPU of a node over an interval."""
+
+    name: str
+
+
+class NodeGpus(TypedDict):
+    """The GPUs of a node now and over the last 24 hours; `emulated`: the figures are made up."""
+
+    emulated: bool
+    gpus: list[GpuNow]
+    course: list[NodePoint]
+
+
 class JobEnergy(TypedDict):
     """Energy of the GPUs of a job's ended attempts; `source`: measured, or by the power of the GPU type."""
 

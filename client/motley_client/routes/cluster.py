@@ -1,14 +1,26 @@
-"""Nodes, servers, GPU types, storage, time windows, measured rates."""
+"""Engines, nodes, servers, GPU types, storage, windows, measured rates, announcements."""
 
 from collections.abc import Iterator
 from typing import cast
 
 from motley_client.connection import Connection, Spec, url_path
-from motley_client.responses import GpuType, NewServer, Node, Server, Storage, Throughput, Window
+from motley_client.responses import (
+    Announcement,
+    Energy,
+    Engine,
+    GpuType,
+    NewServer,
+    Node,
+    NodeGpus,
+    Server,
+    Storage,
+    Throughput,
+    Window,
+)
 
 
 class ClusterRoutes(Connection):
-    """Nodes, servers, GPU types, storage, time windows, measured rates."""
+    """Engines, nodes, servers, GPU types, storage, windows, measured rates, announcements."""
 
     def nodes(
         self, *, state: str | None = None, health: str | None = None, gpu_type: str | None = None
@@ -17,6 +29,10 @@ class ClusterRoutes(Connection):
 
     def node(self, name: str) -> Node:
         return cast("Node", self._json("GET", url_path("nodes", name)))
+
+    def node_gpus(self, name: str) -> NodeGpus:
+        """What was read of a node's GPUs: now, and over the last 24 hours."""
+        return cast("NodeGpus", self._json("GET", url_path("nodes", name, "gpus")))
 
     def add_server(self, name: str) -> NewServer:
         """Make a join token for a server of the site: its agent joins with it. Administrators only."""
@@ -81,6 +97,9 @@ class ClusterRoutes(Connection):
         """Windows of nodes that go on or are to come: maintenance, and reservations of teams."""
         return cast("Iterator[Window]", self._pages("windows", {}))
 
+    def window(self, window_id: int) -> Window:
+        return cast("Window", self._json("GET", url_path("windows", window_id)))
+
     def add_window(self, fields: Spec) -> Window:
         """Add a window: `reason`, `begins_at`, `ends_at`, and `nodes` or `labels`, or `team`, `gpu_type` and `gpus`.
 
@@ -98,6 +117,21 @@ class ClusterRoutes(Connection):
         """Measured throughput of each workload on each GPU type."""
         query = {"team": team, "workload": workload, "gpu_type": gpu_type}
         return cast("Iterator[Throughput]", self._pages("throughputs", query))
+
+    def engines(self) -> Iterator[Engine]:
+        """Engines by name, and whether each answers; their options for administrators only."""
+        return cast("Iterator[Engine]", self._pages("engines", {}))
+
+    def engine(self, name: str) -> Engine:
+        return cast("Engine", self._json("GET", url_path("engines", name)))
+
+    def energy(self) -> Energy:
+        """Which nodes could sleep, by GPU type."""
+        return cast("Energy", self._json("GET", "energy"))
+
+    def announcements(self) -> Iterator[Announcement]:
+        """Announcements that are shown now, newest first."""
+        return cast("Iterator[Announcement]", self._pages("announcements", {}))
 
     def _node_command(self, command: str, name: str, reason: str) -> Node:
         return cast("Node", self._json("POST", url_path("nodes", name, command), json={"reason": reason}))

@@ -87,10 +87,22 @@ class TeamRoutes(Connection):
         query = without_empty({"since": since, "until": until, "by": by, "team": team or None})
         return cast("UsageReport", self._json("GET", "usage", params=query))
 
+    def usage_csv(
+        self, *, since: date | None = None, until: date | None = None, by: str = "month", team: str = ""
+    ) -> bytes:
+        """The same as CSV."""
+        query = without_empty({"since": since, "until": until, "by": by, "team": team or None})
+        return self._send("GET", "usage.csv", params=query).content
+
     def report(self, *, month: str | None = None, team: str = "") -> MonthlyReport:
         """What each of your teams had in a month ("2026-11"), by default this one."""
         query = without_empty({"month": month, "team": team or None})
         return cast("MonthlyReport", self._json("GET", "report", params=query))
+
+    def report_csv(self, *, month: str | None = None, team: str = "") -> bytes:
+        """The same as CSV."""
+        query = without_empty({"month": month, "team": team or None})
+        return self._send("GET", "report.csv", params=query).content
 
     def history(
         self, *, since: datetime | None = None, until: datetime | None = None, anonymise: bool = False

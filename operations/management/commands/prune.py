@@ -1,4 +1,4 @@
-"""Delete expired rows (retention)."""
+"""Delete expired rows and files (retention)."""
 
 from typing import Any
 
@@ -9,7 +9,10 @@ from operations.retention import count_expired, delete_expired, run_for_the_sche
 
 
 class Command(BaseCommand):
-    help = "Deletes rows older than the MOTLEY_KEEP_* settings allow; the scheduler does so once an hour."
+    help = (
+        "Deletes what is older than the MOTLEY_KEEP_* settings allow, as the scheduler does once an hour: rows of the "
+        "database, logs, working folders and checkpoints of ended jobs, archives of code, and files without a row."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--dry-run", action="store_true", help="Only count what would be deleted.")
