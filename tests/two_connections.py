@@ -1,11 +1,11 @@
 """Two transactions at the same moment, on PostgreSQL: a thread, with a connection of its own, waits for our lock."""
 
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from tests.engines.engine_lab import until
 
@@ -30,3 +30,13 @@ def wait_for_our_lock(other: Future[Any]) -> None:
             return other.done() or bool(cursor.fetchone()[0])
 
     until(has_come)
+
+
+def one_after_the_other(first: Callable[[], Any], second: Callable[[], Any]) -> Any:
+    """What the second returns or raises, which comes before the first is committed."""
+    with ThreadPoolExecutor(1) as threads:
+        with transaction.atomic():
+            first()
+            late = threads.submit(apart, second)
+            wait_for_our_lock(late)
+        return late.result()
