@@ -31,36 +31,25 @@ def follow_groups(user: User, now: GrantedTeams) -> None:
 
     Memberships and rights that an administrator gave by hand stay.
     """
-    before = _granted_before(user)
-    known = {team.name: team for team in Team.objects.filter(name__in=before.teams | now.teams)}
-    members = set(user.teams.filter(pk__in=[team.pk for team in known.values()]).values_list("name", flat=True))
-    new = sorted(known.keys() & now.teams - members)
-    gone = sorted(known.keys() & members & before.teams - now.teams)
-    user.teams.add(*(known[name] for name in new))
-    user.teams.remove(*(known[name] for name in gone))
-    raised = _set_administrator(user, before, now)
-    words = [*(f"+{name}" for name in new), *(f"-{name}" for name in gone), *raised]
+    grant, _ = GroupGrant.objects.select_for_update().get_or_create(user=user)
+    before, wanted = set(grant.teams.all()), set(Team.objects.filter(name__in=now.teams))
+    members = set(user.teams.filter(pk__in=[team.pk for team in before | wanted]))
+    new, gone = wanted - members, (before & members) - wanted
+    user.teams.add(*new)
+    user.teams.remove(*gone)
+    grant.teams.set(new | (before & wanted))
+    raised = _set_administrator(user, now.administrator, granted=grant.administrator)
+    words = [*sorted(f"+{team}" for team in new), *sorted(f"-{team}" for team in gone), *raised]
     if words:
         note(Action.GROUPS_FOLLOW, actor=user, target=user.username, target_id=user.pk, message=", ".join(words))
-    granted = frozenset(new) | (before.teams & now.teams & known.keys())
-    administrator = now.administrator and (before.administrator or bool(raised))
-    facts = {"teams": sorted(granted), "administrator": administrator}
-    GroupGrant.objects.update_or_create(user=user, defaults=facts)
+    grant.administrator = now.administrator and (grant.administrator or bool(raised))
+    grant.save()
 
 
-def _granted_before(user: User) -> GrantedTeams:
-    row = GroupGrant.objects.select_for_update().filter(user=user).first()
-    return GrantedTeams(frozenset(row.teams), administrator=row.administrator) if row else GrantedTeams()
-
-
-def _set_administrator(user: User, before: GrantedTeams, now: GrantedTeams) -> list[str]:
+def _set_administrator(user: User, wanted: bool, *, granted: bool) -> list[str]:
     """Make the user an administrator, or take that back if it was granted; returns the change as text."""
-    if now.administrator and not user.is_superuser:
-        wanted, word = True, "+administrator"
-    elif before.administrator and not now.administrator and user.is_superuser:
-        wanted, word = False, "-administrator"
-    else:
+    if wanted == user.is_superuser or not (wanted or granted):
         return []
     user.is_staff = user.is_superuser = wanted
     user.save(update_fields=["is_staff", "is_superuser"])
-    return [word]
+    return ["+administrator" if wanted else "-administrator"]

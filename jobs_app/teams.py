@@ -51,6 +51,7 @@ def add_member(team: Team, username: str, *, actor: User) -> User:
 @transaction.atomic
 def remove_member(team: Team, user: User, *, actor: User) -> None:
     """Remove a member, whose jobs go on; a lead may leave only if another lead stays."""
+    _locked(team)
     refuse_others(actor, team)
     _refuse_last_lead(team, user, actor)
     if team.members.filter(pk=user.pk).exists():
@@ -62,6 +63,7 @@ def remove_member(team: Team, user: User, *, actor: User) -> None:
 @transaction.atomic
 def set_lead(team: Team, user: User, *, lead: bool, actor: User) -> None:
     """Make a member a lead of the team, or a member without this role."""
+    _locked(team)
     refuse_others(actor, team)
     if not team.members.filter(pk=user.pk).exists():
         raise NotAccepted("username", f"{user.username} is not a member of {team}: add this account first.")
@@ -78,8 +80,8 @@ def set_lead(team: Team, user: User, *, lead: bool, actor: User) -> None:
 @transaction.atomic
 def change_limits(team: Team, limits: Mapping[str, Any], *, actor: User) -> None:
     """Set limits of members, within those of the team."""
+    locked = _locked(team)
     refuse_others(actor, team)
-    locked = Team.objects.select_for_update(no_key=True).get(pk=team.pk)
     changed = {name: limits[name] for name in LIMITS_OF_LEADS if limits[name] != getattr(locked, name)}
     most = locked.max_gpus
     if most is not None and (changed.get("max_gpus_per_member") or 0) > most:
@@ -92,7 +94,11 @@ def change_limits(team: Team, limits: Mapping[str, Any], *, actor: User) -> None
 
 @transaction.atomic
 def retire_team(team: Team, *, actor: AbstractBaseUser | None) -> None:
-    """Retire a team without unfinished jobs: nothing can be submitted for it, and its quotas and windows end."""
+    """Retire a team without unfinished jobs: nothing can be submitted for it, and its quotas and windows end.
+
+    Submissions that are under way have the row shared, as `refuse_retired_teams` does: they come first, and count.
+    """
+    Team.objects.select_for_update().get(pk=team.pk)
     if unfinished := Job.objects.unfinished().filter(team=team).count():
         raise TeamInUse(team.name, unfinished)
     if Team.objects.current().filter(pk=team.pk).update(retired_at=timezone.now()):
@@ -106,8 +112,14 @@ def restore_team(team: Team, *, actor: AbstractBaseUser | None) -> None:
         note(Action.TEAM_RESTORE, actor=actor, target=team.name, target_id=team.pk)
 
 
+def _locked(team: Team) -> Team:
+    """The team as it is by now: nobody else changes its members, leads or limits before the transaction ends."""
+    return Team.objects.select_for_update(no_key=True).get(pk=team.pk)
+
+
 def _refuse_last_lead(team: Team, user: User, actor: User) -> None:
-    others = team.leads.exclude(pk=user.pk).exists()
+    """Raise `NotAllowed` if no other lead stays; a lead who is no member manages nothing. Call it under the lock."""
+    others = team.leads.filter(teams=team).exclude(pk=user.pk).exists()
     if not others and not actor.is_staff and team.leads.filter(pk=user.pk).exists():
         raise NotAllowed(f"{user.username} is the only lead of {team}: make another member a lead first.")
 

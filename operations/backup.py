@@ -2,9 +2,11 @@
 
 import gzip
 import hashlib
+import io
 import json
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, TypedDict
@@ -40,20 +42,24 @@ def write_backup(file: IO[bytes]) -> Manifest:
     """Write a backup of a service that may run.
 
     Archives of code come after the database, which refers to them; so does that of jobs, to which some may have moved.
+    Both may change meanwhile, so the manifest, with the digests of what was packed, is the last member.
     """
     with TemporaryDirectory(dir=settings.VAR_DIR, prefix=UNFINISHED) as folder:
         dump = Path(folder) / DATABASE
         dump_database(dump)
+        manifest = _manifest()
+        written = Path(folder) / MANIFEST
         paths = {
-            DATABASE: dump,
             **{f"{CODE}/{path.relative_to(code_root())}": path for path in sorted(code_root().glob("*/*.tar.gz"))},
             **{f"{JOBS}/{path.relative_to(settings.MOTLEY_ARCHIVE_ROOT)}": path for path in archive_files()},
         }
-        manifest = _manifest({name: digest_of(path) for name, path in paths.items()})
-        written = Path(folder) / MANIFEST
-        written.write_text(json.dumps(manifest, indent=1))
-        with gzip.GzipFile(fileobj=file, mode="wb", compresslevel=3) as packed:
-            _pack({MANIFEST: written, **paths}, packed)
+        with _packing(file) as tar:
+            manifest["members"][DATABASE] = _pack(dump, DATABASE, tar)
+            for name, path in paths.items():
+                with suppress(FileNotFoundError):  # deleted meanwhile, as code that nothing needs
+                    manifest["members"][name] = _pack(path, name, tar)
+            written.write_text(json.dumps(manifest, indent=1))
+            _pack(written, MANIFEST, tar)
     return manifest
 
 
@@ -74,13 +80,38 @@ def last_backup() -> AuditEntry | None:
     return AuditEntry.objects.filter(action=Action.BACKUP).first()
 
 
-def _pack(paths: Mapping[str, Path], file: gzip.GzipFile) -> None:
-    with tarfile.open(fileobj=file, mode="w|") as tar:
-        for name, path in paths.items():
-            tar.add(path, name, filter=_anonymous)
+@contextmanager
+def _packing(file: IO[bytes]) -> Iterator[tarfile.TarFile]:
+    """A compressed tar file in which two links to a file are two files."""
+    with (
+        gzip.GzipFile(fileobj=file, mode="wb", compresslevel=3) as packed,
+        tarfile.open(fileobj=packed, mode="w|", dereference=True) as tar,
+    ):
+        yield tar
 
 
-def _manifest(members: dict[str, str]) -> Manifest:
+def _pack(path: Path, name: str, tar: tarfile.TarFile) -> str:
+    """Add the file, and return the digest of what was added: another may have taken its place on the disk by then."""
+    with path.open("rb") as file:
+        read = _Digested(file)
+        tar.addfile(_anonymous(tar.gettarinfo(arcname=name, fileobj=file)), read)
+    return read.sha256.hexdigest()
+
+
+class _Digested(io.RawIOBase):
+    """A file with the SHA-256 of what was read of it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file, self.sha256 = file, hashlib.sha256()
+
+    def read(self, size: int = -1, /) -> bytes:
+        data = self.file.read(size)
+        self.sha256.update(data)
+        return data
+
+
+def _manifest() -> Manifest:
+    """Of a backup without members yet."""
     applied = MigrationRecorder(connection).applied_migrations()
     return Manifest(
         format=FORMAT,
@@ -88,7 +119,7 @@ def _manifest(members: dict[str, str]) -> Manifest:
         database=connection.vendor,
         taken_at=timezone.now().isoformat(),
         migrations=sorted(f"{app}.{name}" for app, name in applied),
-        members=members,
+        members={},
     )
 
 

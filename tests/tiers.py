@@ -477,6 +477,7 @@ WHOLE_ON_POSTGRESQL = (
     "config/test_migrated_tables",
     "jobs/test_idempotency",
     "jobs/test_bulk_update",
+    "rest/test_concurrent_changes",
     "scheduler/test_constraints",
     "scheduler/test_lease",
     "scheduler/test_race_conditions",

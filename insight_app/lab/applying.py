@@ -15,7 +15,7 @@ from insight_app.models import LabRun, PolicyGuard
 from insight_app.policy_effects.effects import spreads_before
 from scheduler_app.errors import InvalidChoice
 from scheduler_app.models import PolicySetting
-from scheduler_app.policy.settings import KEPT_FIELDS, MOST_NOTE, choose_policy
+from scheduler_app.policy.settings import KEPT_FIELDS, MOST_NOTE, choose_policy, lock_settings
 from simulation.scenario.setting import InvalidSetting, read_policy
 from web.rest.errors import Fault, encodable
 
@@ -39,6 +39,7 @@ def apply_run(run: LabRun, asked: Application, *, actor: User, now: datetime) ->
     """Put the policy in force and watch its effects; raises CannotApply, or InvalidChoice with every fault."""
     spreads = spreads_before(now, longest_h=asked.guard_hours)
     predicted = prediction_of(run, asked.policy) | {"spreads": spreads}
+    lock_settings()  # whose other fields stay
     setting = setting_of(run, asked.policy)
     setting.note = "; ".join(filter(None, (f"from run {run.pk} of the lab", asked.note)))[:MOST_NOTE]
     chosen = choose_policy(setting, actor=actor)

@@ -7,9 +7,11 @@ from uuid import UUID
 from uuid_utils.compat import uuid7
 
 from database.bulk_insert import insert_many
+from database.row_locks import shared
 from jobs_app.code.storage import note_use
 from jobs_app.ended_logins import refuse_ended_login
-from jobs_app.models import Job, JobArray, JobDependency, JobEvent, JobTag, Reason
+from jobs_app.errors import InvalidSpec
+from jobs_app.models import Job, JobArray, JobDependency, JobEvent, JobTag, Reason, Team
 from jobs_app.models.job import begin_time_text
 from jobs_app.submission.admission import Admitted, note_of_weight
 from jobs_app.submission.arrays import array_text
@@ -21,9 +23,10 @@ Row = dict[str, Any]
 def enqueue(asked: Sequence[Admitted]) -> tuple[Job, list[UUID]]:
     """Insert the jobs in bulk and return the first, and the ids of all in order. Call it inside a transaction.
 
-    Raises `LoginEnded` as `refuse_ended_logins` does.
+    Raises `LoginEnded` as `refuse_ended_logins` does, and `InvalidSpec` as `refuse_retired_teams` does.
     """
     refuse_ended_logins(asked)
+    refuse_retired_teams(asked)
     note_use(one.code for one in asked if one.code is not None)
     rows, needs, tags, events = [], [], [], []
     for one in asked:
@@ -48,6 +51,14 @@ def refuse_ended_logins(asked: Iterable[Admitted]) -> None:
     owners = {one.owner.pk: one.owner for one in asked if one.columns.get("secrets")}
     for _, owner in sorted(owners.items()):
         refuse_ended_login(owner)
+
+
+def refuse_retired_teams(asked: Iterable[Admitted]) -> None:
+    """Raise `InvalidSpec` if a team has been retired since it was read; none is until the end of the transaction."""
+    teams = Team.objects.filter(pk__in={one.team.pk for one in asked}).order_by("pk")
+    for team in shared(teams.only("name", "retired_at")):
+        if team.retired_at is not None:
+            raise InvalidSpec.at("/team", "team_retired", f"The team {team} has just been retired: choose another.")
 
 
 def draft_spec(asked: Admitted) -> dict[str, Any]:

@@ -112,9 +112,13 @@ def _sentence(reason: str) -> str:
 
 
 def lock_settings() -> PolicySetting:
-    """The setting in force, which nobody else changes before the transaction ends."""
-    list(PolicySetting.objects.select_for_update().order_by("-id").values_list("pk")[:1])
-    return PolicySetting.objects.select_related("created_by").current()  # another may have been chosen meanwhile
+    """The setting in force, which nobody else changes before the transaction ends.
+
+    The lock is that of the oldest row, which stays the same: of those who wait for the newest, some would wait for the
+    one after it.
+    """
+    list(PolicySetting.objects.select_for_update().order_by("id").values_list("pk")[:1])
+    return PolicySetting.objects.select_related("created_by").current()
 
 
 @transaction.atomic

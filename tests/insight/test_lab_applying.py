@@ -21,9 +21,10 @@ from jobs_app.models import Job
 from operations.demo import declare_emulated_cluster
 from operations.metrics import exposition
 from scheduler_app.models import PolicySetting
-from scheduler_app.policy.settings import undo_choice, with_defaults
+from scheduler_app.policy.settings import choose_policy, undo_choice, with_defaults
 from tests.rest_callers import Scope, caller
 from tests.service_lab import UNTIL_LET_GO, Lab
+from tests.two_connections import one_after_the_other, only_there
 
 FIGURES = {"avg_jct_h": 2.0, "queueing_h": 1.0, "restarts_per_job": 0.0, "utilization": 0.5, "makespan_h": 10.0}
 PREEMPTIVE = "sia:power=-0.25"
@@ -83,6 +84,15 @@ def test_exactly_what_was_simulated_is_applied_with_a_note_and_its_prediction(ro
     guard = PolicyGuard.objects.get()
     assert (guard.predicted["chosen"], guard.predicted["arrivals_per_h"]) == (FIGURES, 10)
     assert (guard.until - current.created_at, guard.undo_by_itself) == (timedelta(hours=3), False)
+
+
+@only_there
+@pytest.mark.django_db(transaction=True)
+def test_what_a_run_does_not_say_stays_as_it_is_when_it_is_applied(root: APIClient, run: LabRun) -> None:
+    tuned = PolicySetting(policy="srtf", cpu_memory="tune")
+    one_after_the_other(lambda: choose_policy(tuned, actor=None), lambda: applied(root, run))
+    current = PolicySetting.objects.current()
+    assert (current.policy, current.cpu_memory) == ("sia", "tune")
 
 
 def test_what_was_simulated_is_applied_where_defaults_have_changed_since(root: APIClient, run: LabRun) -> None:

@@ -108,6 +108,33 @@ def test_groups_are_teams_and_what_they_granted_is_taken_back_alone(
     assert user_of(log_in(provider)[0]).teams.count() == 2
 
 
+def teams_with(provider: IdentityProvider, *groups: str) -> list[str]:
+    """Names of the teams that the person has after a login with these groups."""
+    provider.claims["groups"] = list(groups)
+    return [team.name for team in user_of(log_in(provider)[0]).teams.all()]
+
+
+def test_a_team_that_is_renamed_is_kept_by_its_group_and_taken_back_without_it(
+    provider: IdentityProvider, settings: Settings
+) -> None:
+    vision = Team.objects.create(name="vision")
+    settings.MOTLEY_OIDC_TEAMS = {"cv-people": "vision"}
+    assert teams_with(provider, "cv-people") == ["vision"]
+    vision.name = "sight"
+    vision.save()
+    settings.MOTLEY_OIDC_TEAMS = {"cv-people": "sight"}
+    assert teams_with(provider, "cv-people") == ["sight"]
+    assert teams_with(provider) == []
+
+
+def test_a_new_team_with_the_name_that_another_had_takes_the_place_of_that_one(provider: IdentityProvider) -> None:
+    Team.objects.create(name="vision")
+    assert teams_with(provider, "vision") == ["vision"]
+    Team.objects.update(name="sight")
+    Team.objects.create(name="vision")
+    assert teams_with(provider, "vision") == ["vision"]
+
+
 def test_a_mapping_names_the_teams_of_groups(provider: IdentityProvider, settings: Settings) -> None:
     Team.objects.create(name="vision")
     Team.objects.create(name="language")

@@ -80,6 +80,12 @@ def test_the_only_lead_stays_unless_an_administrator_ends_that(team: Team, lea: 
     assert not any(roles(team).values())
 
 
+def test_a_lead_who_is_no_member_any_more_is_no_other_lead(team: Team, lea: APIClient) -> None:
+    """As one whom the group of single sign-on has left, or whom an administrator took out of the members alone."""
+    team.leads.add(User.objects.get(username="sam"))
+    assert [put(lea, "lea", lead=False), lea.delete(f"{MEMBERS}/lea").status_code] == [403, 403]
+
+
 def test_members_who_are_no_leads_change_nothing(team: Team) -> None:
     mia = caller(User.objects.get(username="mia"))
     assert [put(mia, "sam"), put(mia, "mia", lead=True), mia.delete(f"{MEMBERS}/lea").status_code] == [403, 403, 403]

@@ -1,7 +1,7 @@
 """First sign-on of an identity: the account keeps nothing that whoever invited the person could have set."""
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -11,7 +11,7 @@ from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import User
 from django.contrib.messages import get_messages
-from django.db import connection, transaction
+from django.db import transaction
 from django.http import HttpResponse
 from django.test import Client, RequestFactory
 from django.utils import timezone
@@ -40,12 +40,11 @@ from scheduler_app.recurring_jobs.editing import (
 )
 from scheduler_app.sweeps.admission import admitted_sweep
 from scheduler_app.sweeps.editing import start_sweep
-from tests.engines.engine_lab import until
 from tests.identity_provider import CLIENT, SECRET, IdentityProvider, identity_provider
 from tests.service_lab import Lab
+from tests.two_connections import apart, only_there, wait_for_our_lock
 from web.pages.account import ChangePassword
 
-only_there = pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite lets one writer in at a time")
 PASSWORD = "violet-harbour-42"
 VICTOR = {"sub": "23", "preferred_username": "victor", "email": "victor@example.org", "email_verified": True}
 
@@ -100,26 +99,6 @@ def logs_in(client: Client) -> bool:
 
 def enters(client: Client) -> bool:
     return client.get("/jobs").status_code == 200
-
-
-def apart(act: Callable[[], Any]) -> Any:
-    """Do it in a thread, which has a connection of its own."""
-    try:
-        return act()
-    finally:
-        connection.close()
-
-
-def wait_for_our_lock(other: Future[Any]) -> None:
-    """Until the other has ended, or waits for a lock that our transaction holds."""
-    waits = "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid)))"
-
-    def has_come() -> bool:
-        with connection.cursor() as cursor:
-            cursor.execute(waits)
-            return other.done() or bool(cursor.fetchone()[0])
-
-    until(has_come)
 
 
 def test_who_opens_the_invitation_of_another_is_out_when_that_person_comes(

@@ -3,16 +3,19 @@
 import gzip
 import io
 import json
+import os
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
+from pytest_django import Settings
 
 from operations.backup import write_backup
-from operations.restore import NotRestored, restore_backup
+from operations.restore import NotRestored, _unpacked, restore_backup
 from tests.backup_scenario import go_back_to_a_backup
 from tests.service.running_service import Service
 from tests.service_lab import Lab
@@ -77,6 +80,56 @@ def test_a_backup_of_another_kind_of_database_is_refused(backup: Path) -> None:
     other = "sqlite" if connection.vendor == "postgresql" else "postgresql"
     rewrite(backup, manifest={"database": other})
     assert f"The backup is of {other}, this service uses {connection.vendor}" in why_not(backup)
+
+
+class Meanwhile(io.BytesIO):
+    """A file; something is done when the first of it is written."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        super().__init__()
+        self.acts = [act]
+
+    def write(self, data: Any, /) -> int:
+        while self.acts:
+            self.acts.pop()()
+        return super().write(data)
+
+
+@pytest.fixture
+def month(settings: Settings, tmp_path: Path) -> Path:
+    """A folder of the archive of jobs."""
+    settings.MOTLEY_ARCHIVE_ROOT = tmp_path / "archive"
+    month = tmp_path / "archive" / "2026-03"
+    month.mkdir(parents=True)
+    return month
+
+
+def restored(file: io.BytesIO, path: Path) -> dict[str, bytes]:
+    """Archives of jobs in the backup, as a restore finds them."""
+    write_backup(file)
+    path.write_bytes(file.getvalue())
+    with _unpacked(path) as (folder, _):
+        return {found.name: found.read_bytes() for found in folder.glob("jobs/*/*")}
+
+
+def test_a_backup_is_whole_whatever_becomes_of_the_archives_meanwhile(backup: Path, month: Path) -> None:
+    changed, gone = month / "a.jsonl.gz", month / "b.jsonl.gz"
+    changed.write_bytes(b"as it was")
+    gone.write_bytes(b"nothing needs it")
+
+    def change() -> None:
+        (month / "new").write_bytes(b"written anew, by another name of the job")
+        (month / "new").replace(changed)
+        gone.unlink()
+
+    assert restored(Meanwhile(change), backup) == {changed.name: changed.read_bytes()}
+
+
+def test_two_links_to_a_file_are_two_files_of_a_backup(backup: Path, month: Path) -> None:
+    """As a program makes them that looks for duplicates."""
+    (month / "a.jsonl.gz").write_bytes(b"both")
+    os.link(month / "a.jsonl.gz", month / "b.jsonl.gz")
+    assert restored(io.BytesIO(), backup) == {"a.jsonl.gz": b"both", "b.jsonl.gz": b"both"}
 
 
 def test_no_file_is_overwritten(backup: Path) -> None:

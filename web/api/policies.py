@@ -1,8 +1,10 @@
 """REST: policies, the current setting, and its history."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema, extend_schema_field
@@ -26,6 +28,7 @@ from scheduler_app.policy.settings import (
     LONGEST_S,
     choose_policy,
     inherited_parameters,
+    lock_settings,
     parameter_fault,
     restore_policy,
     undo_choice,
@@ -159,10 +162,12 @@ class PolicyViewSet(viewsets.GenericViewSet[PolicySetting]):
     @current.mapping.put
     def choose(self, request: Request) -> Response:
         """Change the current policy setting. It applies from the next round on. Staff only."""
-        now = PolicySetting.objects.current()
-        asked = _asked(request, now)
-        refuse_stale(request, lambda: SettingAnswer(now).data)
-        return single(request, SettingAnswer(choose_policy(asked, actor=_person(request))).data)
+        asked = body_of(request, SettingSpec)  # before the lock, which on SQLite is everybody's
+        with transaction.atomic():
+            now = lock_settings()
+            refuse_stale(request, lambda: SettingAnswer(now).data)
+            chosen = choose_policy(_merged(asked, now), actor=_person(request))
+        return single(request, SettingAnswer(chosen).data)
 
     @extend_schema(request=SettingSpec, responses=PreviewAnswer)
     @action(detail=False, methods=["post"])
@@ -171,7 +176,7 @@ class PolicyViewSet(viewsets.GenericViewSet[PolicySetting]):
 
         Beside it stands the next round under the present setting. Nothing is written. Staff only.
         """
-        asked = _asked(request, PolicySetting.objects.current())
+        asked = _merged(body_of(request, SettingSpec), PolicySetting.objects.current())
         with solve_slots.slot_for(_person(request)):
             return Response(preview_document(preview_policy(asked, timezone.now())))
 
@@ -211,14 +216,12 @@ class PolicyViewSet(viewsets.GenericViewSet[PolicySetting]):
         return single(request, SettingAnswer(setting).data, status.HTTP_201_CREATED)
 
 
-def _asked(request: Request, now: PolicySetting) -> PolicySetting:
-    """The setting that the body describes; what it leaves out is as now."""
-    asked = body_of(request, SettingSpec)
+def _merged(asked: Mapping[str, Any], now: PolicySetting) -> PolicySetting:
+    """The setting that is asked for; what is left out is as now."""
     kept = {name: getattr(now, name) for name in KEPT_FIELDS}
-    asked["parameters"] = inherited_parameters(
-        asked["policy"], asked.get("parameters"), before=now.policy, kept=now.parameters
-    )
-    return PolicySetting(**(kept | asked))
+    given = asked.get("parameters")
+    parameters = inherited_parameters(asked["policy"], given, before=now.policy, kept=now.parameters)
+    return PolicySetting(**{**kept, **asked, "parameters": parameters})
 
 
 def _answer(policy: PolicyDescription, current: str) -> dict[str, Any]:
