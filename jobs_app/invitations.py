@@ -9,7 +9,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.core.mail import send_mail
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from audit_app.models import Action
 from audit_app.services import note
@@ -47,7 +47,7 @@ def invite(username: str, *, email: str, team: Team, lead: bool, actor: User, no
 
 def _new_account(username: str, email: str, actor: User) -> User:
     if there := same_name(username):
-        raise NotAccepted("username", f"There is an account {there}: add it to the team, or choose another name.")
+        raise _taken(there)
     if is_reserved(username) and not actor.is_staff:
         raise NotAccepted("username", f"Only administrators invite somebody as {username}: choose another name.")
     if email and User.objects.filter(email__iexact=email).exists():
@@ -59,17 +59,23 @@ def _new_account(username: str, email: str, actor: User) -> User:
     except ValidationError as error:
         field, texts = next(iter(error.message_dict.items()))
         raise NotAccepted("email" if field == "email" else "username", " ".join(texts)) from error
-    user.save()
+    try:
+        with transaction.atomic():
+            user.save()
+    except IntegrityError as error:  # somebody else has invited that person at the same moment
+        raise _taken(username) from error
     return user
+
+
+def _taken(username: str) -> NotAccepted:
+    return NotAccepted("username", f"There is an account {username}: add it to the team, or choose another name.")
 
 
 def _still_invited(user: User, actor: User) -> User:
     waiting = Invitation.objects.filter(user=user, used_at=None).first()
     has_joined = user.has_usable_password() or _is_linked(user)
     if waiting is None or has_joined or not (actor.is_staff or waiting.invited_by_id == actor.pk):
-        raise NotAccepted(
-            "username", f"There is an account {user.username}: add it to the team, or choose another name."
-        )
+        raise _taken(user.username)
     return user
 
 

@@ -53,7 +53,7 @@ def admitted_recipe(asked: Columns, *, author: User, now: datetime) -> tuple[Rec
 @transaction.atomic
 def add_recipe(recipe: Recipe, version: RecipeVersion) -> None:
     """Insert one that was admitted; under the lock of its team its number and its name are checked."""
-    Team.objects.select_for_update(no_key=True).get(pk=recipe.team.pk)
+    _lock_names(recipe.team_id)
     most = settings.MOTLEY_RECIPES_PER_TEAM
     if Recipe.objects.filter(team=recipe.team).count() >= most:
         text = f"Team {recipe.team} has {most:,} recipes, which is the limit: delete one first."
@@ -75,6 +75,8 @@ def change_recipe(
     is_new = (stored_spec(_object(spec)), parameters) != (latest.spec, latest.parameters)
     job = admitted_spec(spec, parameters, actor, recipe.team) if is_new else None
     with transaction.atomic():
+        if "name" in asked:
+            _lock_names(recipe.team_id)
         locked = Recipe.objects.select_for_update(of=("self",)).select_related("team").get(pk=recipe.pk)
         check()
         _refuse_others(actor, locked)
@@ -237,6 +239,11 @@ def _refuse_editing_by_leads_alone(recipe: Recipe, actor: User) -> None:
     if recipe.editors == Recipe.Editors.LEADS and not may_manage(actor, recipe.team):
         text = f"Only leads of {recipe.team} and administrators may let leads alone change a recipe: write members."
         raise InvalidSpec.at("/editors", "not_a_lead", text)
+
+
+def _lock_names(team_id: int) -> None:
+    """Let nobody else add or rename a recipe of the team before the transaction ends; before a recipe is locked."""
+    Team.objects.select_for_update(no_key=True).get(pk=team_id)
 
 
 def _refuse_taken_name(recipe: Recipe) -> None:

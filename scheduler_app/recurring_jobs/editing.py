@@ -50,7 +50,7 @@ def add_recurring_job(recurring: RecurringJob) -> None:
     Raises `LoginEnded`, as changing and resuming one does.
     """
     refuse_ended_login(recurring.owner)
-    Team.objects.select_for_update(no_key=True).get(pk=recurring.team.pk)
+    _lock_names(recurring.team_id)
     most = settings.MOTLEY_RECURRING_JOBS_PER_TEAM
     if RecurringJob.objects.filter(team=recurring.team).count() >= most:
         text = f"Team {recurring.team} has {most:,} recurring jobs, which is the limit: delete one first."
@@ -75,6 +75,8 @@ def change_recurring_job(
     job = admitted_spec(asked["spec"], actor, recurring.team) if "spec" in asked else None
     with transaction.atomic():
         refuse_ended_login(actor)
+        if "name" in asked:
+            _lock_names(recurring.team_id)
         locked = RecurringJob.objects.select_for_update(of=("self",)).select_related("team").get(pk=recurring.pk)
         check()
         changed = [name for name, value in asked.items() if name != "spec" and getattr(locked, name) != value]
@@ -137,6 +139,14 @@ def _reschedule(recurring: RecurringJob, now: datetime) -> None:
     if faults := list(schedule_faults(recurring.schedule, recurring.zone, now)):
         raise InvalidSpec(faults)
     recurring.next_due_at = next_due_at(recurring.schedule, recurring.zone, now)
+
+
+def _lock_names(team_id: int) -> None:
+    """Let nobody else add or rename a recurring job of the team until the end of the transaction; before one is locked.
+
+    Its submission locks it and then shares the row of its team, which this lock allows.
+    """
+    Team.objects.select_for_update(no_key=True).get(pk=team_id)
 
 
 def _refuse_taken_name(recurring: RecurringJob) -> None:

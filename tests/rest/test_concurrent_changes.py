@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -14,6 +15,7 @@ from jobs_app.submission.submit import admitted, enter
 from jobs_app.teams import remove_member, retire_team, set_lead
 from scheduler_app.models import PolicySetting
 from scheduler_app.policy.settings import choose_policy, lock_settings
+from tests.rest_callers import caller
 from tests.service_lab import Lab
 from tests.two_connections import apart, one_after_the_other, only_there, wait_for_our_lock
 
@@ -117,3 +119,69 @@ def test_the_third_waits_for_the_second_who_has_waited_for_the_first(cluster: La
         finally:
             done.set()
         late.result()
+
+
+# -- names ---------------------------------------------------------------------------------------------------------
+
+THINGS: dict[str, dict[str, Any]] = {
+    "recipes": {"spec": SPEC},
+    "recurring-jobs": {"spec": SPEC, "schedule": "0 3 * * *"},
+}
+
+
+@pytest.fixture(params=THINGS)
+def things(request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
+    """Address of a list, and the body of an addition without a name."""
+    return f"/api/v1/{request.param}", THINGS[request.param]
+
+
+@pytest.fixture
+def max_(cluster: Lab) -> APIClient:
+    """Another member of vision."""
+    return caller(cluster.user("max"))
+
+
+def test_of_two_that_are_renamed_to_one_name_the_second_is_refused(
+    ada: APIClient, max_: APIClient, things: tuple[str, dict[str, Any]]
+) -> None:
+    address, body = things
+    first, second = (ada.post(address, body | {"name": name}, format="json").json()["id"] for name in "ab")
+    late = one_after_the_other(
+        lambda: ada.patch(f"{address}/{first}", {"name": "c"}, format="json"),
+        lambda: max_.patch(f"{address}/{second}", {"name": "c"}, format="json"),
+    )
+    assert (late.status_code, late.json()["errors"][0]["code"]) == (422, "name_taken")
+
+
+def test_one_that_is_renamed_to_the_name_of_one_that_is_added_is_refused(
+    ada: APIClient, max_: APIClient, things: tuple[str, dict[str, Any]]
+) -> None:
+    address, body = things
+    known = ada.post(address, body | {"name": "a"}, format="json").json()["id"]
+    late = one_after_the_other(
+        lambda: ada.post(address, body | {"name": "c"}, format="json"),
+        lambda: max_.patch(f"{address}/{known}", {"name": "c"}, format="json"),
+    )
+    assert (late.status_code, late.json()["errors"][0]["code"]) == (422, "name_taken")
+
+
+def test_a_recurring_job_is_submitted_while_one_of_its_team_is_renamed(cluster: Lab, ada: APIClient) -> None:
+    address, body = "/api/v1/recurring-jobs", THINGS["recurring-jobs"]
+    renamed, run = (ada.post(address, body | {"name": name}, format="json").json()["id"] for name in "ab")
+    with ThreadPoolExecutor(1) as threads, transaction.atomic():
+        assert ada.patch(f"{address}/{renamed}", {"name": "c"}, format="json").status_code == 200
+        late = threads.submit(apart, lambda: ada.post(f"{address}/{run}/run")).result(timeout=60)
+    assert late.status_code == 201, late.json()
+
+
+def test_of_two_who_invite_a_person_by_one_name_the_second_is_told_of_the_account(
+    leads: tuple[Team, User, User],
+) -> None:
+    team, lea, max_ = leads
+    invitations, ivy = f"/api/v1/teams/{team}/invitations", {"username": "ivy"}
+    callers = caller(lea), caller(max_)
+    late = one_after_the_other(
+        lambda: callers[0].post(invitations, ivy, format="json"),
+        lambda: callers[1].post(invitations, ivy, format="json"),
+    )
+    assert (late.status_code, "There is an account ivy" in late.json()["detail"]) == (422, True)
