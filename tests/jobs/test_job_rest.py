@@ -32,12 +32,13 @@ def test_a_submitted_job_is_answered_whole(ada: APIClient) -> None:
 
 
 def test_a_submission_takes_few_statements(ada: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The token; the team, as it is admitted and, shared, as it is inserted; the job, its tag, event and audit entry."""
     monkeypatch.setattr(feasibility_cache, "GOOD_FOR_S", inf)
     for name in ("one", "two"):
         with CaptureQueriesContext(connection) as statements:
             ada.post("/api/v1/jobs", SPEC | {"name": name, "tags": {"a": "b"}}, format="json")
     words = [statement["sql"].split()[0] for statement in statements.captured_queries]
-    assert [word for word in words if word in {"SELECT", "INSERT", "UPDATE"}] == ["SELECT"] * 2 + ["INSERT"] * 4
+    assert [word for word in words if word in {"SELECT", "INSERT", "UPDATE"}] == ["SELECT"] * 3 + ["INSERT"] * 4
 
 
 def test_faults_are_problem_details_with_pointers(ada: APIClient) -> None:
