@@ -15,7 +15,7 @@ from cluster_app.models import WITH_AGENTS, Engine
 from cluster_app.replica_size import GpusPerReplica
 from cluster_app.storage import KEPT, places_of
 from jobs_app.models import Attempt, Job
-from jobs_app.models.job import JobQuerySet
+from jobs_app.models.job import JobArray, JobQuerySet
 from jobs_app.submission.volunteers import volunteers_now
 from scheduler_app.round.inputs.job_row import DeclaredRates, DeclaredSensitivity, JobRow
 from scheduler_app.round.inputs.rows import AttemptRow, NodeRow, UnreadableJob
@@ -116,7 +116,15 @@ def read_job_rows(jobs: JobQuerySet, nodes: Sequence[NodeRow], unreadable: dict[
         unreadable[row.id] = UnreadableJob(row, error)
 
     rows = list(_parsed(JobRow, documents, jobs.order_by("id").values_list(*fields), note))
-    return with_restart_times(rows, read_restarts()) if rows else rows
+    return _with_sizes_of_sparse_arrays(with_restart_times(rows, read_restarts())) if rows else rows
+
+
+def _with_sizes_of_sparse_arrays(rows: list[JobRow]) -> list[JobRow]:
+    """The jobs, with the number of tasks of arrays that leave out indices; read once an array, lists may be long."""
+    arrays = {row.array_id for row in rows if row.array_id}
+    sparse = JobArray.objects.filter(pk__in=arrays, indices__isnull=False) if arrays else JobArray.objects.none()
+    sizes = {array.pk: len(array.all_indices) for array in sparse}
+    return [row._replace(array_tasks=sizes[row.array_id]) if row.array_id in sizes else row for row in rows]
 
 
 def with_restart_times(rows: Iterable[JobRow], known: KnownRestarts) -> list[JobRow]:
