@@ -74,12 +74,13 @@ class JobColumns:
 
 @dataclass(frozen=True, eq=False)
 class RunResult:
-    """Result of a run: metrics, jobs, busy GPUs (n, POINTS) over whole_s, and the timeline of sampled jobs."""
+    """Result of a run: metrics, jobs, busy GPUs (n, POINTS) over whole_s from began_s, the timeline of sampled jobs."""
 
     figures: dict[str, Any]
     jobs: JobColumns
     gpu_types: Sequence[str]
     capacity: Ints
+    began_s: float
     whole_s: float
     busy: Floats
     rows: Ints
@@ -219,12 +220,13 @@ def _watcher(
 def _outcome(run: TraceRun, recording: TimelineRecorder, figures: dict[str, Any]) -> RunResult:
     state, on = run.simulation.state, run.simulation.state.jobs.configurations
     whole_s = max(figures["makespan_h"] * 3600, 1.0)
-    began_s = state.jobs.arrival_s[0] if len(state.jobs.names) else 0.0
+    began_s = state.jobs.first_arrival_s
     return RunResult(
         figures=figures,
         jobs=JobColumns.of(state),
         gpu_types=run.gpu_types,
         capacity=state.capacity,
+        began_s=began_s,
         whole_s=whole_s,
         busy=recording.busy(np.linspace(began_s, began_s + whole_s, POINTS + 1)),
         rows=recording.rows,
