@@ -113,7 +113,7 @@ class Comparison:
         """Validate before anything runs; where nothing is random, only the first seed is run."""
         policies, seeds = list(dict.fromkeys(policies)), list(dict.fromkeys(seeds))
         scenario, note = _of_format(scenario, trace, seeds), None
-        if len(seeds) > 1 and SEED not in trace and not any(scenario.setting(p, seeds[0]).chance for p in policies):
+        if len(seeds) > 1 and SEED not in trace and not _depends_on_seed(scenario, Path(trace), policies):
             note = f"Nothing here is random: only seed {seeds[0]} of {len(seeds)} was run."
             seeds = seeds[:1]
         planned = cls(scenario, trace, policies, seeds, note)
@@ -186,6 +186,10 @@ def _above(bound: TraceBound, figures: Mapping[str, Any]) -> dict[str, float | N
     """How far a run is above the bounds of its trace, as parts of them."""
     pairs = {name: (figures[f"{name}_h"], getattr(bound, f"{name}_h")) for name in ("avg_jct", "makespan")}
     return {name: reached / least - 1 if reached and least else None for name, (reached, least) in pairs.items()}
+
+
+def _depends_on_seed(scenario: Scenario, trace: Path, policies: Sequence[str]) -> bool:
+    return any(scenario.setting(policy, 0).chance for policy in policies) or scenario.draws_pilots(trace)
 
 
 def _of_format(scenario: Scenario, trace: str, seeds: Sequence[int]) -> Scenario:
