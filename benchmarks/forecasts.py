@@ -100,7 +100,9 @@ class Forecaster:
             return
         rows, samples = state.active, _samples(state)
         present, unknowns = rules.present(state, rows, samples), _unknowns(state, rows, samples)
-        rounds = Rounds(rules.policy, ROUND_S, MIN_RUN_S, strict=REGISTRY[self.policy].strict_queue)
+        registered = REGISTRY[self.policy]
+        kinds = {"strict": registered.strict_queue, "settled": registered.settled}
+        rounds = Rounds(rules.policy, ROUND_S, MIN_RUN_S, **kinds)
         began = perf_counter()
         found = forecast(present, unknowns, rounds, draws=self.draws, seed=int(state.now_s))
         self.seconds.append((len(rows), perf_counter() - began))

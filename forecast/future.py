@@ -13,7 +13,7 @@ from time import monotonic
 import numpy as np
 
 from allocation.problem import runnable
-from allocation.rounds.mechanism import reset_due
+from allocation.rounds.mechanism import least_run_s, reset_due
 from estimation.types import Bools, Floats, Ints
 from forecast.decision import plan_of
 from forecast.filling import Filling
@@ -91,8 +91,25 @@ def run_round(state: State) -> None:
     active = np.flatnonzero(np.isinf(state.finish_s) & (state.open_s <= state.now_s))
     if state.due and active.size:
         _decide(state, active) if state.now_s >= state.next_decision_s else _fill(state, active)
-    state.due = bool((state.held[active] < 0).any())
+    state.due = bool((state.held[active] < 0).any()) or _may_move(state, active)
     run_until(state, _next_s(state), active)
+
+
+def _may_move(state: State, active: Ints) -> bool:
+    """Whether a later round may move a row that runs to where it is faster, though none comes or ends before it.
+
+    What it gains by a restart may depend on how long it has run, and until its lock ends it cannot move.
+    """
+    problem = state.present.problem
+    run_s = least_run_s(round_s=state.rounds.round_s, min_run_s=state.rounds.min_run_s)
+    unlock_s = np.maximum(problem.unlock_s[active], state.since_s[active] + run_s)
+    movable = (state.held[active] >= 0) & state.present.preemptible[active] & np.isfinite(unlock_s)
+    if state.rounds.settled:
+        movable &= unlock_s > state.now_s
+    rows = active[movable]
+    fits = (problem.usage <= state.nodes.capacity[:, None]).all(axis=0)
+    rate = np.where(fits, problem.rate[rows], 0)
+    return bool((rate.max(axis=1, initial=0) > problem.rate[rows, state.held[rows]]).any())
 
 
 def _leave_nodes(state: State) -> None:
@@ -205,7 +222,7 @@ def _stop(state: State, rows: Ints) -> None:
 
 
 def _next_s(state: State) -> float:
-    """When jobs are started next: at the next arrival or end, or, while jobs wait, at the next decision."""
+    """When jobs start or move next: at the next arrival or end, or, while jobs wait or may move, the next decision."""
     least_s = max(FILLINGS * state.now_s, NEAR_FILLINGS_S)
     came_s = state.open_s[state.open_s > state.now_s].min(initial=np.inf)
     ends_s = state.ends_s(np.flatnonzero(state.held >= 0)).min(initial=np.inf)

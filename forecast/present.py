@@ -82,6 +82,8 @@ class Rounds:
     min_run_s: float = 0.0
     strict: bool = False
     """Whether jobs are served in the order of submission, and the first that does not fit stops the queue."""
+    settled: bool = False
+    """Whether jobs that run stay where they are until a job comes or ends, a node changes or a lock has ended."""
 
 
 @dataclass(frozen=True, eq=False)

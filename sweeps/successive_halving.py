@@ -76,9 +76,13 @@ def decide(trials: Sequence[Standing], rule: Halving, expected: int) -> Decision
 
 
 def ranking(trials: Iterable[Standing], rung: int) -> list[Standing]:
-    """The trials that have a score at this rung, and have not failed after it, the best first; of equal the earlier."""
+    """The trials at this rung that went on without failing, or still may, the best first; of equal the earlier.
+
+    One that ended at the rung leaves its place to the next.
+    """
     reached = (trial for trial in trials if len(trial.scores) > rung and FAILED not in trial.scores[rung + 1 :])
-    return sorted(reached, key=lambda trial: (trial.scores[rung], trial.number))
+    placed = (trial for trial in reached if not (trial.is_over and trial.target == rung))
+    return sorted(placed, key=lambda trial: (trial.scores[rung], trial.number))
 
 
 def _most_rungs(trials: int, eta: int) -> int:

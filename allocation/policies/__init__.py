@@ -85,6 +85,11 @@ class Registered:
     price_meaning: str = OF_AN_OBJECTIVE
     """What a shadow price of a round is."""
 
+    @property
+    def settled(self) -> bool:
+        """Whether jobs that run stay where they are until a job comes or ends, a node changes or a lock has ended."""
+        return self.preempts is Preempts.NEVER or (self.timeless and self.preempts is not Preempts.IN_TURNS)
+
 
 REGISTRY: dict[str, Registered] = {
     "motley": Registered(

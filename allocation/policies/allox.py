@@ -5,6 +5,9 @@ from typing import Annotated
 import scipy
 from numpy import (
     arange,
+    argsort,
+    cbrt,
+    concatenate,
     diff,
     divide,
     full,
@@ -15,6 +18,8 @@ from numpy import (
     minimum,
     ones_like,
     repeat,
+    sqrt,
+    unique,
     where,
     zeros_like,
 )
@@ -27,7 +32,11 @@ from allocation.solvers.greedy_queue import fastest, holds_something, serve
 from allocation.types import Bools, Floats, Ints
 
 MOST_CELLS = 4_000_000
-"""Most entries of the matching's cost matrix; beyond it, later positions and then the youngest jobs are dropped."""
+"""Most entries of the matching's cost matrix; beyond it, later positions and then the youngest jobs are left out."""
+STEPS_PER_S = 1e9
+"""Jobs, squared, times places that are matched in a second; half of what a slow core does."""
+LEAST_S = 0.1
+"""Seconds of a matching for which there is always time; forecasts give a decision less."""
 NEVER_S = 1e12
 
 
@@ -46,19 +55,21 @@ def allox(
     Jobs that run stay. The others are matched to pairs of a free GPU and a position p from the end of its queue:
 
     .. math::
-        \min\ \textstyle\sum_{i,s,p} \left(p\, \frac{g_{i,j(s)}\, r_i}{T_{i,k_0(i,j(s))}} + t_i\right) x_{isp}
+        \min\ \textstyle\sum_{i,s,p} p\, \frac{g_{i,j(s)}\, r_i}{T_{i,k_0(i,j(s))}}\, x_{isp}
         \quad\text{s.t.}\quad
         & \textstyle\sum_{s,p} x_{isp} = 1   && \forall i \quad\text{(each job once)} \\
         & \textstyle\sum_i x_{isp} \le 1     && \forall s, p \quad\text{(one job at a time)}
 
-    The first job on each GPU starts now. AlloX has jobs of one GPU only; a gang is matched by its work in GPU-seconds,
-    and starts when enough GPUs of the type are left.
+    The first job on each GPU starts now; of jobs with equal work, the oldest first. AlloX has jobs of one GPU only; a
+    gang is matched by its work in GPU-seconds, and starts when enough GPUs of the type are left. Of a long queue, or in
+    a short time limit, the oldest jobs are matched; the others start where they are fastest, on GPUs that these leave.
 
     Parameters
     ----------
     problem : Problem
-        T = rate (m, K) steps/s, r = remaining_steps (m,), where unknown that of the longest; t = age_s (m,);
-        g = GPUs (m, n) of the smallest gang, u = usage (n, K), c = capacity (n,) GPUs; held (m,).
+        T = rate (m, K) steps/s, r = remaining_steps (m,), where unknown that of the longest;
+        g = GPUs (m, n) of the smallest gang, u = usage (n, K), c = capacity (n,) GPUs; held, age_s (m,);
+        solve_limit_s.
     oldest : AlloX' alpha.
 
     Returns
@@ -75,7 +86,9 @@ def allox(
     by_age = lexsort((-problem.age_s, keep))[: (~keep).sum()]
     rows = by_age[: max(int(oldest * len(keep)), int(left.sum()))]
     gangs = on_base_gangs(problem, ones_like(problem.received_s)) > 0
-    rows, gpu_type = _matched(_gpu_seconds(problem, gangs)[rows], problem.age_s[rows], left, rows)
+    work = _gpu_seconds(problem, gangs)[rows]
+    turn, gpu_type = _matched(work, left, limit_s=problem.solve_limit_s)
+    rows = rows[turn]
     mine = zeros_like(gangs)
     mine[rows] = gangs[rows] & (problem.usage[gpu_type] > 0)
     return serve(problem, rows, fastest(problem), keep=keep, strict=False, allowed=mine)
@@ -89,17 +102,42 @@ def _gpu_seconds(problem: Problem, gangs: Bools) -> Floats:
     return seconds
 
 
-def _matched(work: Floats, age_s: Floats, left: Ints, rows: Ints) -> tuple[Ints, Ints]:
-    """Rows in the order of their starts, the first on each GPU before all others, and the GPU type of each."""
-    gpu_type = repeat(arange(left.size), left)
-    m = min(len(rows), MOST_CELLS // max(gpu_type.size, 1))
-    places = arange(1, 1 + max(min(m, MOST_CELLS // max(m * gpu_type.size, 1)), 1))
-    on_gpu = minimum(work[:m, gpu_type], NEVER_S)
-    cost = (places[:, None] * on_gpu[:, None, :] + age_s[:m, None, None]).reshape(m, places.size * gpu_type.size)
-    i, column = scipy.optimize.linear_sum_assignment(cost)
-    place, gpu = divmod(column, max(gpu_type.size, 1))
-    turn = lexsort((i, -place, gpu))
+def _matched(work: Floats, left: Ints, *, limit_s: float) -> tuple[Ints, Ints]:
+    """Jobs in the order of their starts and the GPU type of each, from their work (m, n), the oldest job first."""
+    m, places = _size(len(work), int(left.sum()), limit_s=limit_s)
+    on_type = repeat(arange(left.size), left)
+    position = arange(1, 1 + places)[:, None]
+    cost = position * minimum(work[:m, on_type], NEVER_S)[:, None, :]
+    i, column = scipy.optimize.linear_sum_assignment(cost.reshape(m, places * on_type.size))
+    place, gpu = divmod(column, max(on_type.size, 1))
+    turn = _first_ones_first(place, gpu)
+    turn = turn[isfinite(work[i, on_type[gpu]])[turn]]
+    others = arange(m, len(work))
+    others = others[isfinite(work[m:]).any(axis=1)]
+    jobs, types = _oldest_first(i[turn], work), on_type[gpu[turn]]
+    return concatenate([jobs, others]), concatenate([types, work[others].argmin(axis=1)])
+
+
+def _size(jobs: int, gpus: int, *, limit_s: float) -> tuple[int, int]:
+    """How many of so many jobs are matched, no more than there are places, and the places on each GPU."""
+    steps, gpus = STEPS_PER_S * maximum(limit_s, LEAST_S), max(gpus, 1)
+    m = int(min(jobs, sqrt(MOST_CELLS), MOST_CELLS / gpus, cbrt(steps), sqrt(steps / gpus)))
+    each = max(m, 1) * gpus
+    places = max(int(min(m, MOST_CELLS / each, steps / (max(m, 1) * each))), 1)
+    return min(m, places * gpus), places
+
+
+def _first_ones_first(place: Ints, gpu: Ints) -> Ints:
+    """The order of matches by their place from the end: the first on each GPU before all others."""
+    turn = lexsort((arange(len(gpu)), -place, gpu))
     later = diff(gpu[turn], prepend=-1) == 0
-    turn = turn[lexsort((-place[turn], later))]
-    turn = turn[isfinite(work[i, gpu_type[gpu]])[turn]]
-    return rows[i[turn]], gpu_type[gpu[turn]]
+    order: Ints = turn[lexsort((-place[turn], later))]
+    return order
+
+
+def _oldest_first(turn: Ints, work: Floats) -> Ints:
+    """The same jobs in this order, but for those of equal work, of which the oldest have the first places."""
+    kind = unique(work[turn], axis=0, return_inverse=True)[1].ravel()
+    jobs = zeros_like(turn)
+    jobs[argsort(kind, kind="stable")] = turn[lexsort((turn, kind))]
+    return jobs

@@ -103,9 +103,9 @@ def read_forecast_input(
     """
     setting = PolicySetting.objects.current()
     rows, timing = read_for_round(now, setting, begin_by=now + HORIZON)
-    unmet, strict = read_needs(), REGISTRY[setting.policy].strict_queue
+    unmet, registered = read_needs(), REGISTRY[setting.policy]
     every = with_dependents(rows, unmet)
-    front = front_of_queue(every, MOST_JOBS, strict=strict)
+    front = front_of_queue(every, MOST_JOBS, strict=registered.strict_queue)
     boots = read_boots(now)
     windows, nodes = read_windows(now, HORIZON), in_service_again(rows.nodes, read_coming_back(), boots)
     up_from = up_from_s(rows.nodes, boots)
@@ -115,7 +115,8 @@ def read_forecast_input(
     history = read_history(now, rows.nodes, without=aside)
     snapshot, history = _snapshot(rows.without(aside), needs, history, timing, pinned)
     policy = policy_function(setting.policy, setting.parameters)
-    rounds = Rounds(policy, setting.round_length_s, setting.min_run_s, strict=strict)
+    times = setting.round_length_s, setting.min_run_s
+    rounds = Rounds(policy, *times, strict=registered.strict_queue, settled=registered.settled)
     lifetimes = known_lifetimes(snapshot.nodes, now)
     asked = forecast_input(snapshot, rows, history, rounds, needs=needs, ran_s=_ran_s(), nodes=lifetimes, now=now)
     unknowns = replace(asked.unknowns, up_from_s=up_from)

@@ -26,7 +26,7 @@ def type_quotas(rows: InputRows, jobs: Sequence[JobRow]) -> TypeQuotas | None:
         )
         for row in _known(rows)
     ]
-    chosen, team_of = {job.id for job in jobs}, {job.id: job.team_id for job in rows.jobs}
+    chosen, team_of = {job.id for job in jobs}, {pk: job.team_id for pk, job in rows.jobs_of_attempts.items()}
     for attempt in rows.attempts.values():
         t = team_index.get(team_of.get(attempt.job_id, -1))
         if t is not None and attempt.job_id not in chosen:

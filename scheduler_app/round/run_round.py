@@ -212,7 +212,7 @@ def snapshot_without(aside: Collection[UUID], rows: InputRows, timing: Timing) -
 def _jobs_set_aside(rows: InputRows, now: datetime) -> dict[UUID, SetAside]:
     """The jobs that raised lately, and those whose columns cannot be read."""
     aside = set_aside_at(Kind.JOB, now)
-    if fresh := {str(job): error for job, error in rows.unreadable.items() if str(job) not in aside}:
+    if fresh := {str(job): found.error for job, found in rows.unreadable.items() if str(job) not in aside}:
         set_aside(Kind.JOB, fresh, now)
         aside = set_aside_at(Kind.JOB, now)
     return {UUID(key): row for key, row in aside.items()}

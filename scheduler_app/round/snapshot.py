@@ -402,7 +402,7 @@ def _claimed(rows: InputRows, in_service: Collection[int]) -> Iterator[tuple[int
 
     Only those that the attempt keeps, and those of nodes that jobs outside Motley use.
     """
-    jobs, place = {job.id: job for job in rows.jobs}, {node.id: v for v, node in enumerate(rows.nodes)}
+    jobs, place = rows.jobs_of_attempts, {node.id: v for v, node in enumerate(rows.nodes)}
     for gpu in rows.gpus:
         node, keeps = rows.nodes[place[gpu.node_id]], gpu.id not in in_service
         attempt = rows.attempts.get(rows.waiting_claims.get(gpu.id) or rows.holders.get(gpu.id, 0))
@@ -461,7 +461,7 @@ def _quotas(rows: InputRows, jobs: Sequence[JobRow]) -> Quotas:
 
     membership = [groups_of(job.team_id, job.owner_id) for job in jobs]
     used = np.zeros(len(most), dtype=np.int64)
-    chosen, all_jobs = {job.id for job in jobs}, {job.id: job for job in rows.jobs}
+    chosen, all_jobs = {job.id for job in jobs}, rows.jobs_of_attempts
     for attempt in rows.attempts.values():
         job = all_jobs.get(attempt.job_id)
         if job is not None and job.id not in chosen:

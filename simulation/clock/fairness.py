@@ -69,7 +69,7 @@ def jain_index_of(state: State) -> float:
     teams, team = np.unique(jobs.team[done], return_inverse=True)
     weight = np.ones(len(teams))
     alone = jobs.team[done] < 0
-    weight[team[alone]] = jobs.weight[done[alone]]
+    weight[team] = np.where(alone, jobs.weight[done], jobs.team_weight[done])
     work = jobs.steps[done] * jobs.base_gpus[done] / jobs.base_rate[done]
     delivered = np.bincount(team, work, minlength=len(teams))
     x = delivered / _entitled(jobs.arrival_s[done], state.finish_s[done], team, weight)

@@ -71,6 +71,11 @@ class Maintenance:
         windows = self.at(now_s)
         return np.asarray(self.nodes[(windows.begins_s < self.round_s) & (windows.ends_s > 0)].any(axis=0))
 
+    def next_end_s(self, now_s: float) -> float:
+        """When the first of the windows ends that go on or are to come; inf: none is."""
+        ends_s = self.at(now_s).ends_s
+        return now_s + float(ends_s[ends_s > 0].min(initial=inf))
+
     def stays(self, problem: Problem, *, min_run_s: float) -> Stays:
         """How long jobs need GPUs: for the steps that the policy sees, a restart and the round in which they stop."""
         slowest = slowest_rates(problem)

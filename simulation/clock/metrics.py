@@ -24,8 +24,8 @@ def figures_of(
 ) -> dict[str, Any]:
     """Metrics by name, times in hours; None where a metric is undefined.
 
-    Utilisation covers the time from the first arrival to the last completion; jobs that fit nowhere on the cluster
-    count as cannot_run and in no other metric.
+    Makespan and utilisation cover the time from the first arrival to the last completion; jobs that fit nowhere on the
+    cluster count as cannot_run and in no other metric.
     """
     jobs, done = state.jobs, ~np.isnan(state.finish_s)
     jct_h = (state.finish_s - jobs.arrival_s)[done] / HOUR_S
@@ -69,7 +69,7 @@ def _overhead(state: State) -> float:
 def _makespan_s(state: State) -> float:
     if np.isnan(state.finish_s).all():
         return 0.0
-    return float(np.nanmax(state.finish_s) - state.jobs.arrival_s[0])
+    return float(np.nanmax(state.finish_s) - state.jobs.first_arrival_s)
 
 
 def _utilization(state: State, gpu_types: Sequence[str]) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Protocol, Self
 
 import numpy as np
@@ -14,6 +15,10 @@ class Failures(Protocol):
 
     mean_up_s: Floats
     down: Bools
+
+    @property
+    def next_s(self) -> float:
+        """When a node next fails or is repaired; inf: never."""
 
     def pass_until(self, now_s: float) -> Bools:
         """Advance time; returns the nodes (N,) that failed meanwhile, including those already repaired."""
@@ -34,6 +39,12 @@ class RecordedFailures:
     def __post_init__(self) -> None:
         self.down = np.zeros(len(self.intervals), dtype=np.bool_)
         self.pass_until(0.0)
+
+    @property
+    def next_s(self) -> float:
+        """When a node next fails or is repaired; inf: never."""
+        turns = (turn for of_node in self.intervals for interval in of_node for turn in interval)
+        return min((turn for turn in turns if turn > self._now_s), default=inf)
 
     def pass_until(self, now_s: float) -> Bools:
         """Advance time; returns the nodes (N,) that failed meanwhile, including those already repaired."""
@@ -69,6 +80,11 @@ class NodeFailures:
         """All nodes start up. One mean holds for all nodes."""
         up_s, down_s = (np.broadcast_to(np.asarray(mean, dtype=np.float64), nodes) for mean in (mean_up_s, mean_down_s))
         return cls(up_s, down_s, np.random.default_rng(seed).spawn(nodes))
+
+    @property
+    def next_s(self) -> float:
+        """When a node next fails or is repaired; inf: never."""
+        return float(self._until_s.min(initial=inf))
 
     def pass_until(self, now_s: float) -> Bools:
         """Advance time; returns the nodes (N,) that failed meanwhile, including those already repaired."""

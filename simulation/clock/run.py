@@ -12,7 +12,8 @@ from simulation.clock.round_rules import PlannedRound, RoundRules
 from simulation.clock.state import State
 
 PATIENCE = 1000
-"""Rounds without a running job after which the simulation counts as stalled."""
+"""Rounds without a running job, before each of which a node, a window or a budget may have changed where any can, after
+which the simulation counts as stalled; jobs that will arrive may still change that."""
 
 
 class Stalled(RuntimeError):
@@ -129,10 +130,11 @@ class Simulation:
         return min(round_s, min(came_s, ends_s, stops_s) + delay_s)
 
     def _idle_s(self, until_s: float) -> float:
-        """Whole rounds until then, or until a job arrives."""
-        arrivals, round_s = self.state.jobs.arrival_s, self.rounds.round_s
+        """Whole rounds until then or until a job arrives, or the time until the round that its arrival causes."""
+        arrivals, round_s, delay_s = self.state.jobs.arrival_s, self.rounds.round_s, self.rounds.event_delay_s
         came_s = float(arrivals[self._next]) if self._next < len(arrivals) else inf
-        return max(ceil((min(until_s, came_s) - self.state.now_s) / round_s), 1) * round_s
+        whole_s = max(ceil((min(until_s, came_s) - self.state.now_s) / round_s), 1) * round_s
+        return whole_s if delay_s is None else min(whole_s, came_s - self.state.now_s + delay_s)
 
     def _account(self, rows: Ints, steps: Floats, stops_s: Floats, length_s: float) -> None:
         """Extend the teams' ledger by this round."""
@@ -167,7 +169,7 @@ class Simulation:
 
     def _end_round(self, stops_s: Floats, length_s: float) -> None:
         self._idle_rounds = 0 if stops_s.size else self._idle_rounds + 1
-        if self._idle_rounds > PATIENCE:
+        if self._idle_rounds > PATIENCE and self._next == len(self.state.left):
             raise Stalled(
                 f"{len(self.state.active)} jobs wait at {self.state.now_s:g} s, but no job runs or will arrive"
             )

@@ -136,7 +136,7 @@ def bound_of(run: TraceRun, *, gap: float = GAP, intervals: int = INTERVALS) -> 
         jobs=M,
         cannot_run=M - m,
         avg_jct_h=bound_h,
-        makespan_h=(last_s - float(jobs.arrival_s[0])) / HOUR_S,
+        makespan_h=(last_s - jobs.first_arrival_s) / HOUR_S,
         alone_jct_h=alone_h,
         relaxed_jct_h=value_h,
         gap=1 - bound_h / value_h if value_h > 0 else 0.0,
@@ -168,7 +168,9 @@ def _least_s_together(work: _Work) -> float:
     if not some.least_s.size:
         return 0.0
     rate = np.where(fits, some.course.speed, 0)
-    return float(makespan(Problem.of(rate, work.usage, work.capacity, remaining_steps=some.least_s)).bound)
+    unit_s = min(float(some.least_s.min()), 1.0)  # the policy takes no job for shorter than a second
+    problem = Problem.of(rate, work.usage, work.capacity, remaining_steps=some.least_s / unit_s)
+    return float(makespan(problem).bound) * unit_s
 
 
 def _ends_s(work: _Work, last_s: float, intervals: int) -> Floats:

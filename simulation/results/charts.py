@@ -230,7 +230,7 @@ def gantt_chart(outcome: RunResult) -> Figure:
 def _lives(outcome: RunResult, names: Sequence[str], unit: TimeUnit) -> BarSeries:
     """From arrival to completion; a job that did not finish has no length."""
     jobs, rows, unit_s = outcome.jobs, outcome.rows, HOUR_S / unit.per_hour
-    arrival = ((jobs.arrival_s[rows] - _began_s(outcome)) / unit_s).tolist()
+    arrival = ((jobs.arrival_s[rows] - outcome.began_s) / unit_s).tolist()
     lives = (np.nan_to_num(jobs.jct_s[rows], nan=0.0) / unit_s).tolist()
     bars = [
         Bar(
@@ -247,7 +247,7 @@ def _lives(outcome: RunResult, names: Sequence[str], unit: TimeUnit) -> BarSerie
 
 def _runs_on(outcome: RunResult, j: int, names: Sequence[str], unit: TimeUnit) -> BarSeries:
     """Intervals in which jobs ran on GPU type j."""
-    began_s, unit_s = _began_s(outcome), HOUR_S / unit.per_hour
+    began_s, unit_s = outcome.began_s, HOUR_S / unit.per_hour
     place = {row: i for i, row in enumerate(outcome.rows.tolist())}
     gpu_type = escape(outcome.gpu_types[j])
     bars = [
@@ -262,10 +262,6 @@ def _runs_on(outcome: RunResult, j: int, names: Sequence[str], unit: TimeUnit) -
         if outcome.configuration_type[span.configuration] == j
     ]
     return BarSeries(gpu_type, TYPE_COLOURS[j % len(TYPE_COLOURS)], bars)
-
-
-def _began_s(outcome: RunResult) -> float:
-    return float(outcome.jobs.arrival_s[0]) if len(outcome.jobs.names) else 0.0
 
 
 def _single(value: float) -> float:

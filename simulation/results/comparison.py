@@ -74,12 +74,13 @@ class JobColumns:
 
 @dataclass(frozen=True, eq=False)
 class RunResult:
-    """Result of a run: metrics, jobs, busy GPUs (n, POINTS) over whole_s, and the timeline of sampled jobs."""
+    """Result of a run: metrics, jobs, busy GPUs (n, POINTS) over whole_s from began_s, the timeline of sampled jobs."""
 
     figures: dict[str, Any]
     jobs: JobColumns
     gpu_types: Sequence[str]
     capacity: Ints
+    began_s: float
     whole_s: float
     busy: Floats
     rows: Ints
@@ -112,7 +113,7 @@ class Comparison:
         """Validate before anything runs; where nothing is random, only the first seed is run."""
         policies, seeds = list(dict.fromkeys(policies)), list(dict.fromkeys(seeds))
         scenario, note = _of_format(scenario, trace, seeds), None
-        if len(seeds) > 1 and SEED not in trace and not any(scenario.setting(p, seeds[0]).chance for p in policies):
+        if len(seeds) > 1 and SEED not in trace and not _depends_on_seed(scenario, Path(trace), policies):
             note = f"Nothing here is random: only seed {seeds[0]} of {len(seeds)} was run."
             seeds = seeds[:1]
         planned = cls(scenario, trace, policies, seeds, note)
@@ -187,6 +188,10 @@ def _above(bound: TraceBound, figures: Mapping[str, Any]) -> dict[str, float | N
     return {name: reached / least - 1 if reached and least else None for name, (reached, least) in pairs.items()}
 
 
+def _depends_on_seed(scenario: Scenario, trace: Path, policies: Sequence[str]) -> bool:
+    return any(scenario.setting(policy, 0).chance for policy in policies) or scenario.draws_pilots(trace)
+
+
 def _of_format(scenario: Scenario, trace: str, seeds: Sequence[int]) -> Scenario:
     """The scenario with the format of the first trace; that of a file which is not there is not asked for."""
     first = Path(trace.replace(SEED, str(seeds[0])))
@@ -219,12 +224,13 @@ def _watcher(
 def _outcome(run: TraceRun, recording: TimelineRecorder, figures: dict[str, Any]) -> RunResult:
     state, on = run.simulation.state, run.simulation.state.jobs.configurations
     whole_s = max(figures["makespan_h"] * 3600, 1.0)
-    began_s = state.jobs.arrival_s[0] if len(state.jobs.names) else 0.0
+    began_s = state.jobs.first_arrival_s
     return RunResult(
         figures=figures,
         jobs=JobColumns.of(state),
         gpu_types=run.gpu_types,
         capacity=state.capacity,
+        began_s=began_s,
         whole_s=whole_s,
         busy=recording.busy(np.linspace(began_s, began_s + whole_s, POINTS + 1)),
         rows=recording.rows,

@@ -1,6 +1,7 @@
 """Rules of the service: the policy decides every round, and its assignment is placed on nodes."""
 
 from dataclasses import dataclass, field
+from math import inf, isfinite
 
 import numpy as np
 
@@ -30,8 +31,8 @@ class ServiceRules:
     """Plans rounds as the service does.
 
     A timeless policy decides the same until a job arrives or finishes: its shares are kept until then.
-    Rounds are skipped where its decision and placement repeat; with shares, if every job runs all the time in the only
-    configuration of which it has a share.
+    Rounds are skipped where its decision and placement repeat: no lock will end and, with shares, every job runs all
+    the time in the only configuration of which it has a share.
 
     A job that has started keeps its GPUs for min_run_s, at least half a round, and in the round that the stop before it
     causes; GPUs that a running job has to leave are free after release_s.
@@ -105,7 +106,7 @@ class ServiceRules:
         asked = self._asked(changed=changed or state.budgets is not None)
         plan = plan_round(problem, inventory, quotas, asked, round_s=self.round_s)
         self._decision = plan.decision
-        planned = self._planned(state, rows, plan, inventory)
+        planned = self._planned(state, rows, plan, locked=bool((unlock_s > 0).any()))
         stopped = (planned.assignment != state.held[state.active]) | planned.starts
         state.save(state.active[stopped])
         return planned
@@ -119,8 +120,8 @@ class ServiceRules:
         unlock_s: Floats = np.where(state.held[rows] >= 0, np.maximum(left_s, 0), 0)
         return unlock_s
 
-    def _planned(self, state: State, rows: Ints, plan: Plan, inventory: Inventory) -> PlannedRound:
-        """Record the holder of each GPU, and extend the plan to all active jobs."""
+    def _planned(self, state: State, rows: Ints, plan: Plan, *, locked: bool) -> PlannedRound:
+        """Record the holder of each GPU, and extend the plan to all active jobs; locked: a job is, until later."""
         mate = np.full(len(rows), -1) if plan.mate is None else plan.mate
         sharer = np.where(plan.owner >= 0, mate[plan.owner], -1)
         starts, up = self._moved(rows, plan.owner) | self._moved(rows, sharer), self._gpus_up()
@@ -129,7 +130,8 @@ class ServiceRules:
         self._owner[up] = np.where(plan.owner >= 0, rows[plan.owner], -1)
         self._sharer[up] = np.where(sharer >= 0, rows[sharer], -1)
         changes = plan.assignment != state.held[rows]
-        steady = self._is_timeless and state.budgets is None and not (changes | starts).any() and _repeats(plan)
+        lasting = self._is_timeless and state.budgets is None and not locked
+        steady = lasting and not (changes | starts).any() and _repeats(plan)
         place = np.searchsorted(state.active, rows)
         assignment, started = np.full(len(state.active), -1), np.zeros(len(state.active), dtype=np.bool_)
         assignment[place], started[place] = plan.assignment, starts | (changes & (plan.assignment >= 0))
@@ -137,7 +139,8 @@ class ServiceRules:
         mates[place] = np.where(mate >= 0, rows[mate], -1)
         release_s = np.zeros(len(state.active))
         release_s[place] = self.release_s * taken
-        return PlannedRound(assignment, started, steady, mates, release_s, self._speeds(state))
+        idle_until_s = None if (assignment >= 0).any() else self._idle_until_s(state)
+        return PlannedRound(assignment, started, steady, mates, release_s, self._speeds(state), idle_until_s)
 
     def _speeds(self, state: State) -> Floats | None:
         """How fast each active job (A,) is where it is now; None: as its rates say."""
@@ -184,9 +187,18 @@ class ServiceRules:
         """The plan of a round in which no job can run on the nodes that are up."""
         self._owner[:] = self._sharer[:] = -1
         none = np.full(len(state.active), -1)
-        all_wait = state.budgets is not None and bool(state.waits_for_budget(state.active).all())
-        until_s = state.budgets.next_reset_s() if state.budgets and all_wait else None
-        return PlannedRound(none, none >= 0, idle_until_s=until_s)
+        return PlannedRound(none, none >= 0, idle_until_s=self._idle_until_s(state))
+
+    def _idle_until_s(self, state: State) -> float | None:
+        """When jobs of which none runs may run: a budget is reset, a node is repaired, a window ends; None: unknown."""
+        until_s = inf
+        if state.budgets is not None and state.waits_for_budget(state.active).any():
+            until_s = state.budgets.next_reset_s()
+        if self.node_failures is not None:
+            until_s = min(until_s, self.node_failures.next_s)
+        if self.maintenance is not None:
+            until_s = min(until_s, self.maintenance.next_end_s(state.now_s))
+        return until_s if isfinite(until_s) else None
 
     def _nodes_changed(self, state: State) -> bool:
         """Advance node failures; jobs on a failed node go back to their last checkpoint."""

@@ -407,6 +407,13 @@ class Scenario:
         self._limit_teams(state, machines)
         return TraceRun(Simulation(state, rounds), machines.gpu_types, prices, jobs, notes_of(jobs, truth))
 
+    def draws_pilots(self, trace: Path) -> bool:
+        """Whether the seed decides which tasks of the arrays of a trace tell how long the others take."""
+        if not self.estimate_lengths or self.format_name is None or not trace.is_file():
+            return False
+        read = read_trace(trace, self.format_name, skip_bad=self.skip_bad, category=self.category)
+        return any(job.array is not None for job in read.jobs)
+
     def _truth(self, format_name: str, jobs: Trace, cluster: Cluster) -> RateSource:
         """Rates of --rates, --throughputs or --profiles, else by data sheets; types without one are as the reference.
 

@@ -152,6 +152,11 @@ class Jobs:
         able = np.asarray((self.kind_rate > 0).any(axis=1))[self.kind]
         return able if self.allowed is None else able & self.allowed
 
+    @property
+    def first_arrival_s(self) -> float:
+        """When the first job arrives that can run; 0: none can."""
+        return float(self.arrival_s[self.runnable].min()) if self.runnable.any() else 0.0
+
     def within(self, quotas: Quotas, capacity: Ints) -> Self:
         """The same jobs, of which those may not run that quotas never allow."""
         never = quotas.never_allowed(self.configurations.usage, capacity)

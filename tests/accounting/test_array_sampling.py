@@ -76,6 +76,13 @@ def test_an_array_is_estimated_from_its_own_tasks_once_its_pilots_have_ended(clu
     assert after.problem.array_others_gpu_s[row] == pytest.approx(96 * HOUR)
 
 
+def test_an_array_that_leaves_out_indices_has_as_many_tasks_as_it_lists(cluster: Lab) -> None:
+    """Of ten tasks one is a pilot; of 901, as many as there are from the first index to the last, 28 would be."""
+    cluster.submit(UNTIL_LET_GO, name="sweep", array="0-900:100")
+    problem = snapshot(cluster).problem
+    assert (problem.pilot.sum(), problem.unsampled.sum()) == (1, 9)
+
+
 def test_history_at_submission_draws_the_estimate_to_itself(cluster: Lab) -> None:
     tasks = array(cluster, "sweep", 5)
     forecast = {"submission_s": 9 * HOUR, "submission_spread": 0.5, "submission_basis": Basis.SIMILAR.value}

@@ -1,5 +1,7 @@
 """Queue policies: the order of jobs, and which of them are passed over."""
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,9 @@ from allocation.policies.fifo_fastest import fifo_fastest
 from allocation.policies.las import las
 from allocation.policies.srtf import srtf
 from allocation.problem import Problem
+
+ALLOX = import_module("allocation.policies.allox")
+"""The module: the package has the function of the same name."""
 
 
 def rivals(decision):
@@ -105,6 +110,29 @@ def test_allox_matches_only_the_oldest_when_told():
     problem = Problem.of([[1], [1], [1]], [[1]], [1], remaining_steps=[100, 10, 1], age_s=[3, 2, 1])
     assert allox(problem).assignment.tolist() == [-1, -1, 0]
     assert allox(problem, oldest=0.4).assignment.tolist() == [0, -1, -1]
+
+
+@pytest.mark.parametrize("jobs", [3, 10, 50])
+def test_allox_starts_the_oldest_of_equal_jobs_first(jobs):
+    ages = np.roll(np.arange(jobs, 0, -1), 1)
+    problem = Problem.of(np.ones((jobs, 1)), [[1]], [2], remaining_steps=np.full(jobs, 600.0), age_s=ages)
+    assert np.flatnonzero(allox(problem).assignment >= 0).tolist() == [1, 2]
+
+
+def test_allox_keeps_the_oldest_of_a_queue_that_is_too_long_to_match(monkeypatch):
+    """Of five jobs two are matched; the other GPUs go to the next oldest."""
+    monkeypatch.setattr(ALLOX, "MOST_CELLS", 6)
+    equal = {"remaining_steps": np.full(5, 600.0), "age_s": [5, 4, 3, 2, 1]}
+    assert np.flatnonzero(allox(Problem.of(np.ones((5, 1)), [[1]], [1], **equal)).assignment >= 0).tolist() == [0]
+    assert np.flatnonzero(allox(Problem.of(np.ones((5, 1)), [[1]], [3], **equal)).assignment >= 0).tolist() == [0, 1, 2]
+
+
+def test_allox_matches_as_many_jobs_as_its_time_limit_allows(monkeypatch):
+    """Of 60 jobs the shortest, which is the youngest, starts; in a time for ten of them, the shortest of the oldest."""
+    monkeypatch.setattr(ALLOX, "STEPS_PER_S", 1e3)
+    queue = {"remaining_steps": np.arange(60, 0, -1) * 600.0, "age_s": np.arange(60, 0, -1)}
+    found = [allox(Problem.of(np.ones((60, 1)), [[1]], [1], **queue, solve_limit_s=s)) for s in (np.inf, 1.0)]
+    assert [np.flatnonzero(decision.assignment >= 0).tolist() for decision in found] == [[59], [9]]
 
 
 def test_allox_starts_a_gang_when_its_gpus_are_free():

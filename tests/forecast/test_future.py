@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from allocation.policies import POLICIES
+from allocation.policies import POLICIES, REGISTRY
 from allocation.policies.fifo import fifo
 from allocation.policies.srtf import srtf
 from allocation.quota_lending import TypeQuotas
@@ -145,6 +145,18 @@ def test_a_job_that_may_not_be_stopped_is_not_stopped_in_the_future_either(preem
     draw = Draw(np.arange(2), np.array([0.0, 600.0]), np.array([HOUR_S, 600.0]), np.ones(2))
     played = play(present, draw, Rounds(srtf, 60.0))
     assert played.finish_s[0] == pytest.approx(ends_s, rel=0.05)
+
+
+@pytest.mark.parametrize("policy", ["motley", "fifo_fastest"])
+def test_a_job_that_runs_grows_although_nobody_waits_once_its_restart_pays_or_its_lock_has_ended(policy: str) -> None:
+    """On one GPU it would end after 40 h, beyond its 10 h on all four and the half hour for which it is locked."""
+    present = present_of([40 * HOUR_S], running=[0])
+    columns = {"held_s": np.zeros(1), "unlock_s": np.zeros(1), "restart_s": np.array([600.0])}
+    present = replace(present, problem=replace(present.problem, rate=np.array([[1.0, 2.0, 4.0]]), **columns))
+    registered = REGISTRY[policy]
+    rounds = Rounds(registered.policy, 60.0, min_run_s=1800.0, settled=registered.settled)
+    finish_s = play(present, as_told(present), rounds).finish_s
+    assert 10.5 * HOUR_S < finish_s[0] < 14 * HOUR_S
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))

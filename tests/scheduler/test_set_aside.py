@@ -4,16 +4,17 @@ import pytest
 from django.db import OperationalError, connection
 from django.utils import timezone
 
-from cluster_app.models import Engine, Node
+from cluster_app.models import Engine, GpuType, Node
 from connections_app import engine_registry as fleet
 from engines.attempt_files import AttemptFolder
 from engines.local.engine import LocalEngine
 from engines.protocol import NodeReport
-from jobs_app.models import Attempt, Job, Reason
+from jobs_app.models import Attempt, Job, Reason, Team, TeamQuota
 from operations.health import scheduler_health
 from operations.metrics import exposition
-from scheduler_app.models import Round, SetAside
-from scheduler_app.round.set_aside import LONGEST_PAUSE, isolate, pause_after
+from scheduler_app.models import PolicySetting, Round, SetAside
+from scheduler_app.round.run_round import take_snapshot
+from scheduler_app.round.set_aside import LONGEST_PAUSE, Kind, isolate, pause_after, set_aside
 from tests.service_lab import UNTIL_LET_GO, Lab
 
 
@@ -71,6 +72,27 @@ def test_a_running_job_that_no_round_can_decide_on_runs_on(lab: Lab) -> None:
     lab.let_go(job)
     lab.until_state(job, Job.State.SUCCEEDED)
     lab.until_state(waiting, Job.State.SUCCEEDED)
+
+
+@pytest.mark.parametrize("unreadable", [False, True], ids=["raised", "unreadable"])
+def test_a_running_job_that_is_set_aside_keeps_its_cpus_its_memory_and_its_quota(lab: Lab, unreadable: bool) -> None:
+    lab.node("n1", gpus=4, cpus=12, memory_gib=40)
+    TeamQuota.objects.create(team=lab.team(), gpu_type=GpuType.objects.get(), gpus=2, borrowing_limit=0)
+    running = lab.submit(cpus_per_gpu=8, memory_per_gpu="30GiB")
+    Team.objects.filter(name="vision").update(max_gpus=3, max_gpus_per_member=2)
+    lab.recorded_as_running(running)
+    lab.submit()
+    if unreadable:
+        Job.objects.filter(pk=running.pk).update(rates="nonsense", gpus_per_replica="nonsense")
+    else:
+        set_aside(Kind.JOB, {str(running.pk): ValueError("a fault that nobody foresaw")}, lab.now)
+    snapshot, left_out, _, _ = take_snapshot(lab.now, PolicySetting.objects.current())
+    assert [*left_out.set_aside] == [running.pk]
+    assert snapshot.inventory.node_cpus.tolist() == [4]
+    assert snapshot.inventory.node_memory_mib.tolist() == [10 * 1024]
+    assert (snapshot.quotas.most_gpus.tolist(), snapshot.quotas.used_gpus.tolist()) == ([3, 2], [1, 1])
+    assert snapshot.quotas.by_type is not None
+    assert snapshot.quotas.by_type.used.tolist() == [[1]]
 
 
 def test_an_attempt_whose_files_are_broken_keeps_no_other_from_being_heard(lab: Lab) -> None:

@@ -111,6 +111,16 @@ def test_a_job_that_fits_nowhere_does_not_count(bound):
     assert found.avg_jct_h * HOUR_S == pytest.approx(600)
 
 
+def test_the_bound_counts_from_the_first_arrival_of_a_job_that_can_run(bound):
+    found = bound([(0, 4, 600), (36_000, 1, 600)])
+    assert found.makespan_h * HOUR_S == pytest.approx(600)
+
+
+def test_many_jobs_shorter_than_a_second_are_done_as_soon_as_their_work_is(bound):
+    found = bound([(0, 1, 0.1)] * 100)
+    assert found.makespan_h * HOUR_S == pytest.approx(10, rel=1e-3)
+
+
 def test_without_a_job_that_can_run_there_is_no_bound(bound):
     found = bound([(0, 4, 600)])
     assert (found.cannot_run, found.avg_jct_h, found.makespan_h) == (1, None, None)

@@ -1,5 +1,7 @@
 """When jobs come, run and are done, by the service's rounds."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from allocation.policies import POLICIES, REGISTRY
 from allocation.problem import Problem
 from allocation.quotas import Quotas
 from allocation.rounds.mechanism import RoundAssignment
+from simulation.clock.maintenance import Maintenance, MaintenanceWindow
 from simulation.clock.node_failures import RecordedFailures
 from simulation.clock.run import Simulation, Stalled
 from simulation.clock.state import State
@@ -71,6 +74,13 @@ def test_a_moved_job_loses_the_time_of_its_restart_and_one_that_starts_first_doe
     assert moved.state.restarts.tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("timeless", [False, True])
+def test_a_job_moves_to_the_fast_gpu_when_its_lock_has_ended_whether_or_not_rounds_are_skipped(timeless):
+    """`b` is done at 25; `a` may move from 300 on."""
+    trace = [job("b", 0, 100), job("a", 0, 1000)]
+    assert finished_s(trace, "slow=1,fast=1", "fifo_fastest", timeless=timeless, min_run_s=300) == [25, 300 + 700 / 4]
+
+
 def test_a_first_start_takes_its_time_and_a_restart_another():
     trace = [job("b", 0, 100), job("a", 0, 1000)]
     moved = prepare(trace, "slow=1,fast=1", "fifo_fastest", restart_s=50, first_start_s=20)
@@ -112,6 +122,56 @@ def test_a_trace_that_cannot_go_on_is_said_to_be_stalled():
         stalled.run()
 
 
+@pytest.mark.parametrize("why", ["window", "failure"])
+def test_a_trace_goes_on_after_a_node_was_away_for_thousands_of_rounds(why):
+    """The only node is away from 1,000 s to 500,000 s; one job waits all the time, another arrives long after."""
+    away = {
+        "window": {"maintenance": window(1000.0, 499_000.0)},
+        "failure": {"node_failures": Scripted(1, turns=[(1000, 0), (500_000, 0)])},
+    }
+    simulation = prepare([job("a", 2000, 100), job("b", 900_000, 100)], **away[why])
+    assert simulation.run().finish_s.tolist() == [500_100, 900_100]
+    assert len(simulation.decided_s) < 10
+
+
+def window(begins_s, length_s):
+    """Maintenance of the only node, once."""
+    of_all = [MaintenanceWindow("slow", None, begins_s, length_s)]
+    return Maintenance.of(of_all, Cluster.parse("slow=1"), round_s=ROUND_S)
+
+
+@pytest.mark.parametrize("delay_s", [None, 2.0])
+def test_a_job_that_arrives_while_jobs_wait_for_a_node_starts_as_soon_as_on_an_idle_cluster(delay_s):
+    """The fast node is away; `b` arrives at 250."""
+    trace = [replace(job("a", 0, 10), gpu_types=frozenset({"fast"})), job("b", 250, 10)]
+    failures = Scripted(2, turns=[(0, 1), (10_000, 1)])
+    ends_s = finished_s(trace, "slow=1,fast=1", node_failures=failures, event_delay_s=delay_s)
+    assert ends_s[1] == (310 if delay_s is None else 262)
+
+
+def test_a_trace_that_goes_on_in_vain_is_stalled_although_nodes_come_and_go():
+    """The two nodes are never up together, which the gang of two would take."""
+    turns = [(50, 0), *((100.0 * n, node) for n in range(1, 3000) for node in (0, 1))]
+    simulation = prepare([job("a", 60, 100, gpus=2)], "slow=2x1", node_failures=Scripted(2, turns=turns))
+    with pytest.raises(Stalled, match="1 jobs wait"):
+        simulation.run()
+
+
+def test_a_trace_is_not_stalled_before_its_last_job_has_arrived():
+    """Nothing runs for twice as many rounds as a stalled trace is given, until the second job is there, too."""
+
+    def only_two(problem):
+        rows = np.arange(len(problem.rate))
+        chosen = np.where(rows < len(rows) - 1, 0, -1)
+        return Decision.of_assignment(chosen, prices=np.zeros(len(problem.capacity)))
+
+    simulation = prepare([job("a", 0, 10), job("b", 2000 * ROUND_S, 10), job("c", 2000 * ROUND_S, 10)])
+    simulation.rounds.policy = only_two
+    with pytest.raises(Stalled, match="1 jobs wait"):
+        simulation.run()
+    assert simulation.done == 2
+
+
 class Idle(GavelRules):
     def __init__(self):
         super().__init__(POLICIES["fifo"], ROUND_S, [0], lend=False)
@@ -134,6 +194,10 @@ class Scripted:
             self.down[node] = not self.down[node]
             failed[node] |= self.down[node]
         return failed
+
+    @property
+    def next_s(self):
+        return self.turns[0][0] if self.turns else np.inf
 
 
 def test_a_job_on_a_node_that_fails_goes_back_to_its_last_checkpoint():

@@ -102,6 +102,15 @@ def test_where_nothing_is_left_to_chance_one_seed_stands_for_all(call, trace, tm
     assert "Nothing here is random: only seed 0 of 5" in out
 
 
+def test_seeds_that_draw_the_pilots_of_arrays_are_all_run(call, tmp_path):
+    for name, array in (("arrays", "sweep"), ("jobs", "")):
+        lines = [f"t{i},{60 * i},1,{600 + 60 * i},{array}" for i in range(20)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["name,arrival_s,gpus,duration_s,array", *lines, ""]))
+        _, out, _ = call(tmp_path / f"{name}.csv", "--seeds", "0-1", "--estimate-lengths", out=name)
+        assert ("Nothing here is random" in out) == (name == "jobs")
+        assert len(figures(tmp_path / name)["runs"]) == (2 if name == "jobs" else 4)
+
+
 def test_each_seed_may_have_a_trace_of_its_own(call, tmp_path):
     for seed, count in ((1, 20), (2, 30)):
         (tmp_path / f"made-{seed}.csv").write_text(jobs(count))

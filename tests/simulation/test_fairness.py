@@ -20,10 +20,8 @@ def finished(words, jobs, finish_s):
     return state
 
 
-def job(arrival_s, steps, *, gangs=(1,), team=None, weight=1.0):
-    return TraceJob(
-        name="j", arrival_s=arrival_s, gangs=gangs, program=Program("w"), total_steps=steps, team=team, weight=weight
-    )
+def job(arrival_s, steps, *, gangs=(1,), **columns):
+    return TraceJob(name="j", arrival_s=arrival_s, gangs=gangs, program=Program("w"), total_steps=steps, **columns)
 
 
 def test_alone_on_the_cluster_the_types_count_by_their_gpus():
@@ -68,6 +66,11 @@ def test_a_team_without_jobs_is_due_nothing_more():
     state = finished("slow=1", [job(0, 60, team="a"), job(0, 60, team="b")], [100, 200])
     x = np.array([60 / 50, 60 / 150])
     assert jain_index_of(state) == pytest.approx(x.sum() ** 2 / (2 * (x**2).sum()))
+
+
+def test_a_team_of_three_times_the_weight_is_due_three_times_as_much():
+    heavy, light = job(0, 300, team="a", team_weight=3.0, weight=9.0), job(0, 100, team="b")
+    assert jain_index_of(finished("slow=4", [heavy, light], [100, 100])) == pytest.approx(1)
 
 
 def test_a_job_without_a_team_is_one_of_its_own_by_its_weight():

@@ -62,6 +62,12 @@ def test_a_trial_that_fails_after_its_rung_leaves_its_place_to_the_next() -> Non
     assert decide([failed, Standing(1, (0.2,)), Standing(2, (0.3,))], RULE, 3) == ([1], [])
 
 
+def test_a_trial_that_ends_by_itself_where_it_rests_leaves_its_place_to_the_next() -> None:
+    """As one whose job exits with 0 when it is held."""
+    trials = [Standing(number, (number / 10,), is_over=number < 2) for number in range(4)]
+    assert decide(trials, RULE, 9) == ([2], [])
+
+
 def test_the_last_rung_stops_and_promotes_nothing() -> None:
     trials = [Standing(number, (0.1, 0.1, float(number)), target=2) for number in range(9)]
     assert decide(trials, RULE, 9) == ([], [])

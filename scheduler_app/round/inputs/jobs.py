@@ -15,10 +15,10 @@ from cluster_app.models import WITH_AGENTS, Engine
 from cluster_app.replica_size import GpusPerReplica
 from cluster_app.storage import KEPT, places_of
 from jobs_app.models import Attempt, Job
-from jobs_app.models.job import JobQuerySet
+from jobs_app.models.job import JobArray, JobQuerySet
 from jobs_app.submission.volunteers import volunteers_now
 from scheduler_app.round.inputs.job_row import DeclaredRates, DeclaredSensitivity, JobRow
-from scheduler_app.round.inputs.rows import AttemptRow, NodeRow
+from scheduler_app.round.inputs.rows import AttemptRow, NodeRow, UnreadableJob
 from scheduler_app.round.restart_times import KnownRestarts, read_restarts
 
 CACHE_SIZE = 50_000
@@ -57,6 +57,17 @@ JOB_DOCUMENTS: Parsers = {
     "rates": _declared,
     "batch_size": _document,
 }
+EMPTY: Mapping[str, Any] = {
+    "nodes": [],
+    "gpus_per_replica": GpusPerReplica.of({}),
+    "mounts": [],
+    "gpu_types": [],
+    "sensitivity": None,
+    "rates": DeclaredRates.of({}),
+    "batch_size": {},
+    "volunteers": (),
+}
+"""JSON column → what stands for one that cannot be read."""
 OF_OTHERS: Mapping[Any, Any] = {
     "at_a_time": "array__at_a_time",
     "restart_s": "restore_s",
@@ -69,17 +80,21 @@ Row = TypeVar("Row", AttemptRow, JobRow)
 
 def live_attempts() -> dict[int, AttemptRow]:
     rows = Attempt.objects.live().values_list(*_columns(AttemptRow, ATTEMPT_DOCUMENTS))
-    return {row.id: row for row in _parsed(AttemptRow, ATTEMPT_DOCUMENTS, rows, {})}
+    return {row.id: row for row in _parsed(AttemptRow, ATTEMPT_DOCUMENTS, rows, _leave_out)}
+
+
+def _leave_out(row: AttemptRow, error: Exception) -> None:
+    pass
 
 
 def round_jobs(
     now: datetime, nodes: Sequence[NodeRow], begin_by: datetime, budgets: Mapping[int, TeamBudget]
-) -> tuple[list[JobRow], dict[UUID, Exception]]:
+) -> tuple[list[JobRow], dict[UUID, UnreadableJob]]:
     """Jobs of the round, and those whose columns cannot be read; no waiting ones of teams whose budget is used up.
 
     Whose machines they may run on matters only where not all nodes are the site's.
     """
-    unreadable: dict[UUID, Exception] = {}
+    unreadable: dict[UUID, UnreadableJob] = {}
     schedulable = Job.objects.schedulable(now, begin_by=begin_by)
     if closed := [team for team, budget in used_up(budgets).items() if budget.resets_at > begin_by]:
         schedulable = schedulable.exclude(team__in=closed)
@@ -89,15 +104,27 @@ def round_jobs(
     return (jobs if of_site_alone else _with_bound_ones(jobs)), unreadable
 
 
-def read_job_rows(jobs: JobQuerySet, nodes: Sequence[NodeRow], unreadable: dict[UUID, Exception]) -> list[JobRow]:
+def read_job_rows(jobs: JobQuerySet, nodes: Sequence[NodeRow], unreadable: dict[UUID, UnreadableJob]) -> list[JobRow]:
     """The rows of these jobs in the order of submission; those whose columns cannot be read are noted."""
     documents: dict[str, Callable[[str], Any]] = {
         **JOB_DOCUMENTS,
         "volunteers": partial(_places_beyond, _everywhere(nodes)),
     }
     fields = [OF_OTHERS.get(name, name) for name in _columns(JobRow, JOB_DOCUMENTS)]
-    rows = list(_parsed(JobRow, documents, jobs.order_by("id").values_list(*fields), unreadable))
-    return with_restart_times(rows, read_restarts()) if rows else rows
+
+    def note(row: JobRow, error: Exception) -> None:
+        unreadable[row.id] = UnreadableJob(row, error)
+
+    rows = list(_parsed(JobRow, documents, jobs.order_by("id").values_list(*fields), note))
+    return _with_sizes_of_sparse_arrays(with_restart_times(rows, read_restarts())) if rows else rows
+
+
+def _with_sizes_of_sparse_arrays(rows: list[JobRow]) -> list[JobRow]:
+    """The jobs, with the number of tasks of arrays that leave out indices; read once an array, lists may be long."""
+    arrays = {row.array_id for row in rows if row.array_id}
+    sparse = JobArray.objects.filter(pk__in=arrays, indices__isnull=False) if arrays else JobArray.objects.none()
+    sizes = {array.pk: len(array.all_indices) for array in sparse}
+    return [row._replace(array_tasks=sizes[row.array_id]) if row.array_id in sizes else row for row in rows]
 
 
 def with_restart_times(rows: Iterable[JobRow], known: KnownRestarts) -> list[JobRow]:
@@ -132,16 +159,18 @@ def _columns(kind: type[Row], documents: Collection[str]) -> list[Any]:
 
 
 def _parsed(
-    kind: type[Row], documents: Parsers, rows: Iterable[Sequence[Any]], unreadable: dict[Any, Exception]
+    kind: type[Row], documents: Parsers, rows: Iterable[Sequence[Any]], note: Callable[[Row, Exception], None]
 ) -> Iterator[Row]:
-    """Rows with their JSON columns parsed; equal texts are parsed once. Those that cannot be are noted by their ids."""
-    places = [(kind._fields.index(name), parse) for name, parse in documents.items()]
+    """Rows with their JSON columns parsed; equal texts are parsed once. Those that cannot be read are noted instead."""
+    places = [(name, kind._fields.index(name), parse) for name, parse in documents.items()]
     for row in rows:
-        values = list(row)
-        try:
-            for place, parse in places:
+        values, fault = list(row), None
+        for name, place, parse in places:
+            try:
                 values[place] = parse(values[place])
-        except Exception as error:  # a row that somebody has written past the service must not stop all others
-            unreadable[row[0]] = error
-        else:
+            except Exception as error:  # a row that somebody has written past the service must not stop all others
+                values[place], fault = EMPTY[name], error
+        if fault is None:
             yield kind(*values)
+        else:
+            note(kind(*values), fault)

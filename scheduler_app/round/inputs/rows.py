@@ -104,6 +104,14 @@ class TypeQuotaRow(NamedTuple):
     lending_limit: int | None
 
 
+class UnreadableJob(NamedTuple):
+    """A job whose columns cannot be read, and why."""
+
+    row: JobRow
+    """What can be read; the other columns are empty."""
+    error: Exception
+
+
 @dataclass(frozen=True)
 class InputRows:
     """All rows that a round is decided from."""
@@ -161,12 +169,23 @@ class InputRows:
     """Job → seconds that its last checkpoint took; none where there are no windows."""
     cpu_curves: CpuCurves | None = None
     """Measured gain of CPUs by gang; None: CPUs and memory are not tuned."""
-    unreadable: Mapping[UUID, Exception] = field(default_factory=dict)
+    unreadable: Mapping[UUID, UnreadableJob] = field(default_factory=dict)
     """Jobs whose columns cannot be read."""
+    left_out: Mapping[UUID, JobRow] = field(default_factory=dict)
+    """Jobs that are not decided on; their attempts keep what they have."""
 
     def without(self, jobs: Collection[UUID]) -> "InputRows":
-        """Without these jobs; their attempts keep their GPUs."""
-        return replace(self, jobs=[job for job in self.jobs if job.id not in jobs])
+        """Without these jobs; their attempts keep their GPUs, CPUs and memory, and count towards quotas."""
+        left_out = {job.id: job for job in self.jobs if job.id in jobs}
+        return replace(
+            self, jobs=[job for job in self.jobs if job.id not in jobs], left_out={**self.left_out, **left_out}
+        )
+
+    @property
+    def jobs_of_attempts(self) -> dict[UUID, JobRow]:
+        """The jobs of all attempts, those that are not decided on among them."""
+        unreadable = {key: job.row for key, job in self.unreadable.items()}
+        return {**unreadable, **self.left_out, **{job.id: job for job in self.jobs}}
 
     @property
     def missing_storage(self) -> dict[str, list[str]]:
