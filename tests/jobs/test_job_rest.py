@@ -32,7 +32,7 @@ def test_a_submitted_job_is_answered_whole(ada: APIClient) -> None:
 
 
 def test_a_submission_takes_few_statements(ada: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The token; the team, as it is admitted and, shared, as it is inserted; the job, its tag, event and audit entry."""
+    """The token; the team, when admitted and, shared, when inserted; the job, its tag, event and audit entry."""
     monkeypatch.setattr(feasibility_cache, "GOOD_FOR_S", inf)
     for name in ("one", "two"):
         with CaptureQueriesContext(connection) as statements:
