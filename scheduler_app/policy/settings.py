@@ -112,7 +112,7 @@ def _sentence(reason: str) -> str:
 
 
 def lock_settings() -> PolicySetting:
-    """The setting in force, which nobody else changes before the transaction ends."""
+    """The current setting, which nobody else changes before the transaction ends."""
     list(PolicySetting.objects.select_for_update().order_by("-id").values_list("pk")[:1])
     return PolicySetting.objects.select_related("created_by").current()  # another may have been chosen meanwhile
 

@@ -1,4 +1,4 @@
-"""Django admin: the inventory, the policy and tokens, as an administrator edits them."""
+"""Administration: the inventory, the policy and tokens, as an administrator edits them."""
 
 import json
 from dataclasses import replace
@@ -35,7 +35,7 @@ EVENTS = {f"events-{name}": 0 for name in ("TOTAL_FORMS", "INITIAL_FORMS")}
 
 @pytest.fixture
 def admin(lab: Lab, plain_static: None) -> Client:
-    """A browser in which an administrator is signed in; there is a node `n1`."""
+    """A browser in which an administrator is logged in; there is a node `n1`."""
     lab.node("n1", gpus=2)
     client = Client()
     client.force_login(lab.user("root", staff=True))
