@@ -1,4 +1,4 @@
-"""The audit list in Django admin, and a mixin that adds changes made in the admin to it."""
+"""The audit list in the administration, and a mixin that adds changes made in the admin to it."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -99,7 +99,7 @@ def packed_table(pool: Executor) -> Iterator[str]:
     runs = [_gavel(trace, policy + packed) for trace, policy in PACKED for packed in ("", ":packed=true")]
     found = iter(zip(runs, pool.map(figures_of, runs), strict=True))
     times = "average JCT, h: without | packed | | makespan, h: without | packed | "
-    yield f"\n| trace | policy | {times}| GPU hours a job: without | packed |"
+    yield f"\n| trace | policy | {times}| GPU-hours a job: without | packed |"
     yield "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
     for (run, alone), (_, packed) in zip(found, found, strict=True):
         cells = " | ".join(_beside(alone, packed, name, digits=1) for name in ("avg_jct_h", "makespan_h"))

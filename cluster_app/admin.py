@@ -1,4 +1,4 @@
-"""The inventory in Django admin."""
+"""The inventory in the administration."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -115,7 +115,7 @@ class GpuAdmin(admin.ModelAdmin[Gpu]):
         if reason is not None:
             try:
                 for gpu in gpus:
-                    cordon_gpu(gpu, reason=reason, actor=request.user)  # type: ignore[arg-type]  # signed in
+                    cordon_gpu(gpu, reason=reason, actor=request.user)  # type: ignore[arg-type]  # logged in
             except ReasonMissing as error:
                 self.message_user(request, str(error), messages.ERROR)
             else:
@@ -128,7 +128,7 @@ class GpuAdmin(admin.ModelAdmin[Gpu]):
     @admin.action(description="Return to service", permissions=["cordon"])
     def return_gpus(self, request: HttpRequest, gpus: QuerySet[Gpu]) -> None:
         for gpu in gpus:
-            return_gpu(gpu, actor=request.user)  # type: ignore[arg-type]  # admin views need a signed-in user
+            return_gpu(gpu, actor=request.user)  # type: ignore[arg-type]  # admin views need a logged-in user
         self.message_user(request, f"In service: {', '.join(map(str, gpus))}.")
 
 
@@ -346,7 +346,7 @@ class NodeAdmin(RetiringAdmin, Audited, ImportMixin, admin.ModelAdmin[Node]):  #
 
     def _resume(self, request: HttpRequest, node: Node) -> bool:
         try:
-            resume(node, actor=request.user)  # type: ignore[arg-type]  # admin views need a signed-in user
+            resume(node, actor=request.user)  # type: ignore[arg-type]  # admin views need a logged-in user
         except ClusterError as error:
             self.message_user(request, str(error), messages.ERROR)
             return False

@@ -97,7 +97,7 @@ class PriceOrNone(DecimalWidget):  # type: ignore[misc]
         except InvalidOperation:
             price = Decimal("NaN")
         if price is not None and not price.is_finite():
-            raise ValueError(f"Write a price per GPU hour, as 1.25, or nothing for that of the GPU type; not {text!r}.")
+            raise ValueError(f"Write a price per GPU-hour, as 1.25, or nothing for that of the GPU type; not {text!r}.")
         return price
 
 

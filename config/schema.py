@@ -56,7 +56,7 @@ HEADERS: Schema = {
 WORDS = {
     "304": "Not modified since the caller read it.",
     "400": "The request is malformed, or a parameter is unknown or not valid.",
-    "401": "Not signed in, or the token is unknown, expired or revoked.",
+    "401": "Not logged in, or the token is unknown, expired or revoked.",
     "403": "Not permitted to the caller, or not in the scope of the token.",
     "404": "Not found, or the caller may not see it.",
     "406": "The requested media type is not available.",

@@ -1,4 +1,4 @@
-"""Django admin of engines, with their tests, and of machines that joined."""
+"""Administration of engines, with their tests, and of machines that joined."""
 
 from typing import Any
 
@@ -95,7 +95,7 @@ class EngineAdmin(Audited, admin.ModelAdmin[Engine]):
     def test(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Ask for a test of the engine."""
         engine = self._changed_by(request, object_id)
-        ask_for_probe(engine, actor=request.user)  # type: ignore[arg-type]  # admin views need a signed-in user
+        ask_for_probe(engine, actor=request.user)  # type: ignore[arg-type]  # admin views need a logged-in user
         self.message_user(request, "The scheduler tests the engine now.")
         return redirect("admin:cluster_app_engine_change", engine.pk)
 

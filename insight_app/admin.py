@@ -1,4 +1,4 @@
-"""Django admin of nodes, with the consequences for jobs of taking one out of service."""
+"""Administration of nodes, with the consequences for jobs of taking one out of service."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Teams, tokens and jobs in Django admin."""
+"""Teams, tokens and jobs in the administration."""
 
 from typing import Any
 
@@ -112,7 +112,7 @@ class ApiTokenAdmin(admin.ModelAdmin[ApiToken]):
         """Show the text of a new token, for a script's account say, in a message; it is not stored."""
         self.message_user(request, f"Copy the token now, it cannot be shown again: {obj.set_text()}")
         super().save_model(request, obj, form, change)
-        note_issued(obj, actor=request.user)  # type: ignore[arg-type]  # admin views need a signed-in user
+        note_issued(obj, actor=request.user)  # type: ignore[arg-type]  # admin views need a logged-in user
 
     def has_change_permission(self, request: HttpRequest, obj: ApiToken | None = None) -> bool:
         return False  # whoever has the text would have another token
@@ -123,7 +123,7 @@ class ApiTokenAdmin(admin.ModelAdmin[ApiToken]):
     @admin.action(description="Revoke", permissions=["revoke"])
     def revoke(self, request: HttpRequest, tokens: QuerySet[ApiToken]) -> None:
         for token in tokens:
-            revoke_token(token, actor=request.user)  # type: ignore[arg-type]  # admin views need a signed-in user
+            revoke_token(token, actor=request.user)  # type: ignore[arg-type]  # admin views need a logged-in user
 
     def has_revoke_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("jobs_app.change_apitoken")
@@ -172,7 +172,7 @@ class JobAdmin(Unchangeable, admin.ModelAdmin[Job]):
     def cancel(self, request: HttpRequest, jobs: QuerySet[Job]) -> None:
         for job in jobs:
             try:
-                cancel_job(job, actor=request.user)  # type: ignore[arg-type]  # admin views need a signed-in user
+                cancel_job(job, actor=request.user)  # type: ignore[arg-type]  # admin views need a logged-in user
             except JobsError as error:
                 self.message_user(request, f"{job}: {error}")
 

@@ -27,7 +27,7 @@ class PasswordAlone(Base):
 
 
 class AccountPasswordForm(PasswordAlone, AdminPasswordChangeForm):  # type: ignore[type-arg]
-    """Password of an account in Django admin."""
+    """Password of an account in the administration."""
 
 
 class OwnPasswordForm(PasswordAlone, PasswordChangeForm):

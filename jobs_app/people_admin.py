@@ -1,4 +1,4 @@
-"""Accounts in Django admin, with the form "Invite a person"."""
+"""Accounts in the administration, with the form "Invite a person"."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -56,7 +56,7 @@ class InvitingUserAdmin(AuditedUserAdmin):
         columns = {field.name for field in obj._meta.concrete_fields}
         obj.save(update_fields=columns.intersection(form.changed_data) if change else None)
 
-    @admin.action(description="Deactivate: no sign-in, no tokens; kept in the history", permissions=["change"])
+    @admin.action(description="Deactivate: no login, no tokens; kept in the history", permissions=["change"])
     def deactivate(self, request: HttpRequest, users: QuerySet[User]) -> None:
         own = request.user.get_username()
         if users.filter(username=own).exists():

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # REST framework imports the default permissions while its vi
 
 
 class InScope(BasePermission):
-    """Signed in, and the token's scope covers the method; a job token may only read."""
+    """Logged in, and the token's scope covers the method; a job token may only read."""
 
     message = "The scope of the token does not allow this."
 
@@ -63,7 +63,7 @@ def is_administrator(request: Request) -> bool:
 
 
 def caller(request: Request) -> User:
-    """The signed-in user, typed: `InScope` admits no other."""
+    """The logged-in user, typed: `InScope` admits no other."""
     user: User = request.user  # type: ignore[assignment]
     return user
 

@@ -1,6 +1,6 @@
-"""Assertions about a run of the policy lab: ratios to the present policy, as it was simulated.
+"""Assertions about a run of the policy lab: ratios to the current policy, as it was simulated.
 
-`p99 <= 1.03` holds if the 99 % quantile of completion times is at most 3 % above the present policy's;
+`p99 <= 1.03` holds if the 99 % quantile of completion times is at most 3 % above the current policy's;
 `team:*.jct <= 1.05` if no team's mean completion time is more than 5 % above.
 """
 
@@ -36,7 +36,7 @@ FORM = re.compile(r"\s*(?:(team|size):(.+)\.)?([a-z0-9]+)\s*(<=|>=|<|>)\s*(\d+(?
 
 @dataclass(frozen=True)
 class Assertion:
-    """A bound on the ratio of a figure to that of the present policy; of all teams or sizes that match `pattern`."""
+    """A bound on the ratio of a figure to that of the current policy; of all teams or sizes that match `pattern`."""
 
     text: str
     kind: str

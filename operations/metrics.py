@@ -254,13 +254,13 @@ def _rate_estimates() -> Iterator[Family]:
 
 
 def _policy_guard() -> Iterator[Family]:
-    """Verdict on the setting in force, if it was chosen from a run of the lab."""
+    """Verdict on the current setting, if it was chosen from a run of the lab."""
     guard = PolicyGuard.objects.current()
-    words = "1: what the policy lab's prediction and the effects of the policy in force come to; all 0: no prediction."
+    words = "1: what the policy lab's prediction and the effects of the current policy come to; all 0: no prediction."
     family = GaugeMetricFamily("motley_policy_guard", words, labels=["state"])
     for state in PolicyGuard.State.values:
         family.add_metric([state], int(guard is not None and guard.state == state))
-    words = "An effect of the policy in force over what the policy lab predicted."
+    words = "An effect of the current policy over what the policy lab predicted."
     effects = GaugeMetricFamily("motley_policy_effect_ratio", words, labels=["measure"])
     for effect in guard.effects if guard else ():
         if effect["value"] is not None and effect["predicted"]:

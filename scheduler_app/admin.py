@@ -1,4 +1,4 @@
-"""Django admin of rounds, policy settings, time windows and quarantined items."""
+"""Administration of rounds, policy settings, time windows and quarantined items."""
 
 from typing import Any
 
@@ -50,7 +50,7 @@ class TimeWindowAdmin(Audited, admin.ModelAdmin[TimeWindow]):
     def save_model(
         self, request: HttpRequest, obj: TimeWindow, form: forms.ModelForm[TimeWindow], change: bool
     ) -> None:
-        obj.created_by = obj.created_by or request.user  # type: ignore[assignment]  # admin views need a signed-in user
+        obj.created_by = obj.created_by or request.user  # type: ignore[assignment]  # admin views need a logged-in user
         super().save_model(request, obj, form, change)
 
 
@@ -80,7 +80,7 @@ class PolicySettingAdmin(admin.ModelAdmin[PolicySetting]):
         form: forms.ModelForm[PolicySetting],
         change: bool,
     ) -> None:
-        choose_policy(obj, actor=request.user)  # type: ignore[arg-type]  # admin views need a signed-in user
+        choose_policy(obj, actor=request.user)  # type: ignore[arg-type]  # admin views need a logged-in user
 
     def has_change_permission(self, request: HttpRequest, obj: PolicySetting | None = None) -> bool:
         return obj is None and super().has_change_permission(request)

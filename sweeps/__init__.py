@@ -1,1 +1,1 @@
-"""Hyper-parameter search: spaces, suggestions, successive halving, populations. Pure; knows no app, and no Django."""
+"""Hyperparameter search: spaces, suggestions, successive halving, populations. Pure; knows no app, and no Django."""

@@ -1,8 +1,8 @@
-"""Population-based training (PBT): whose place a copy of a better member takes, and with which hyper-parameters.
+"""Population-based training (PBT): whose place a copy of a better member takes, and with which hyperparameters.
 
 Jaderberg et al., *Population Based Training of Neural Networks*, 2017. At each mark, every `interval` steps, the
 members are compared. One of the lowest quarter ends, and a copy of a random one of the best quarter takes its place:
-with the weights of that one (exploit), and with hyper-parameters near its own (explore). The best quarter is one of
+with the weights of that one (exploit), and with hyperparameters near its own (explore). The best quarter is one of
 those whose weights can be copied.
 """
 
@@ -38,7 +38,7 @@ class Member(NamedTuple):
 
 
 class Replacement(NamedTuple):
-    """The member `replaced` ends; a copy of `source` begins with these hyper-parameters."""
+    """The member `replaced` ends; a copy of `source` begins with these hyperparameters."""
 
     replaced: int
     source: int
@@ -60,7 +60,7 @@ def replacements(
 ) -> list[Replacement]:
     """Who is replaced at this mark, the worst first; the same members and seed give the same answer.
 
-    `kept`: hyper-parameters that stay as they were with the weights.
+    `kept`: hyperparameters that stay as they were with the weights.
     """
     ranked = sorted(members, key=lambda member: (member.score, member.number))
     many = quarter(len(ranked))
@@ -77,7 +77,7 @@ def replacements(
 
 
 def explored(params: Params, space: Space, kept: Collection[str], draw: np.random.Generator) -> Params:
-    """Hyper-parameters near these: numbers times 0.8 or 1.2, some drawn anew, as choices are."""
+    """Hyperparameters near these: numbers times 0.8 or 1.2, some drawn anew, as choices are."""
     fresh = suggest(Method.RANDOM, space, crc32(draw.bytes(8)), [])
     return {
         name: params[name] if name in kept else _near(params[name], parameter, fresh[name], draw)

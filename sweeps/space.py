@@ -1,4 +1,4 @@
-"""Search spaces: what values each hyper-parameter may have."""
+"""Search spaces: what values each hyperparameter may have."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from math import prod
 
 Value = None | bool | int | float | str
 Params = dict[str, Value]
-"""Hyper-parameter → its value in one trial."""
+"""Hyperparameter → its value in one trial."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Suggestions: the hyper-parameters of the next trial, a pure function of the sweep's seed and its trials so far."""
+"""Suggestions: the hyperparameters of the next trial, a pure function of the sweep's seed and its trials so far."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ STARTUP_TRIALS = 10
 
 
 class Method(StrEnum):
-    """How hyper-parameters are chosen."""
+    """How hyperparameters are chosen."""
 
     GRID = "grid"
     RANDOM = "random"
@@ -41,7 +41,7 @@ class PastTrial:
 
 
 def suggest(method: Method, space: Space, seed: int, past: Sequence[PastTrial]) -> Params:
-    """Hyper-parameters of the trial after these; the same rows give the same answer."""
+    """Hyperparameters of the trial after these; the same rows give the same answer."""
     number = len(past)
     if method is Method.GRID:
         return grid_point(space, number)

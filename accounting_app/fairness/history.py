@@ -161,7 +161,7 @@ def hours_of_days(now: datetime, zone: tzinfo = UTC) -> list[DayOfUse]:
 
 @dataclass(frozen=True)
 class TypeUse:
-    """Busy and present GPU hours of a GPU type over a window."""
+    """Busy and present GPU-hours of a GPU type over a window."""
 
     gpu_type: str
     busy_gpu_h: float

@@ -1,4 +1,4 @@
-"""Usage report: GPU hours, energy and cost of each team on each GPU type, per day or month, from the daily ledger."""
+"""Usage report: GPU-hours, energy and cost of each team on each GPU type, per day or month, from the daily ledger."""
 
 from dataclasses import dataclass
 from datetime import date

@@ -105,7 +105,7 @@ def resume() -> bool:
 
 
 def trial_params() -> dict[str, Any]:
-    """Hyper-parameters of this trial of a sweep; empty for any other job and outside Motley."""
+    """Hyperparameters of this trial of a sweep; empty for any other job and outside Motley."""
     params: dict[str, Any] = json.loads(os.environ.get("MOTLEY_PARAMS") or "{}")
     return params
 

@@ -101,7 +101,7 @@ class Node(models.Model):
         help_text="Seconds between the announcement that it goes, by a drain, and its end. 0: it goes without notice.",
     )
     price_per_gpu_hour = models.DecimalField(
-        "price per GPU hour",
+        "price per GPU-hour",
         max_digits=8,
         decimal_places=3,
         null=True,

@@ -59,7 +59,7 @@ class PlannedHours:
 
 
 def read_planned_hours(now: datetime) -> PlannedHours | None:
-    """The newest plan; None: there is none that is fresh, or the present policy decides by no plan."""
+    """The newest plan; None: there is none that is fresh, or the current policy decides by no plan."""
     if not settings.MOTLEY_FORECASTS:
         return None
     runs = ForecastRun.objects.filter(started_at__gt=now - FRESH, started_at__lte=now, planned__isnull=False)

@@ -132,7 +132,7 @@ def _of_run(run: LabRun, now: datetime) -> Iterator[str]:
     error = result["present"]["errors"].get("avg_jct_h")
     if error is None or abs(error) > FAR_OFF:
         words = "how far it was off is not known" if error is None else f"it was {error:+.0%} off"
-        yield f"Of the mean job completion time under the present policy {words}: do not rely on small differences."
+        yield f"Of the mean job completion time under the current policy {words}: do not rely on small differences."
 
 
 def _of_cluster(run: LabRun) -> Iterator[str]:

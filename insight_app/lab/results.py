@@ -73,10 +73,10 @@ def result_of(
     *,
     power_w: Mapping[str, float],
 ) -> dict[str, Any]:
-    """The result as JSON data; raises NotReplayed if the present policy could not be simulated."""
+    """The result as JSON data; raises NotReplayed if the current policy could not be simulated."""
     (present,) = replayed.policies
     if (base := replayed.outcomes.get((present, 0))) is None:
-        raise NotReplayed(f"The present policy could not be simulated: {replayed.failed[present, 0].reason}")
+        raise NotReplayed(f"The current policy could not be simulated: {replayed.failed[present, 0].reason}")
     simulated = _simulation(base, power_w)
     errors = {name: _change(simulated["figures"][name], actual[name]) for name in COMPARED} if actual else {}
     policies = [_policy(jobs, policy, others, base, power_w) for policy in others.policies]
@@ -91,7 +91,7 @@ def result_of(
 
 
 class NotReplayed(Exception):
-    """The simulation of the present policy failed."""
+    """The simulation of the current policy failed."""
 
 
 def _policy(
@@ -174,7 +174,7 @@ def _size(job: TraceJob) -> str:
 def _changes(
     jobs: Sequence[TraceJob], base: RunResult, outcome: RunResult, kind: str, group_of: Callable[[TraceJob], str]
 ) -> list[dict[str, Any]]:
-    """Mean JCT of each group of jobs and its change from the present policy's."""
+    """Mean JCT of each group of jobs and its change from the current policy's."""
     rows: dict[str, list[int]] = defaultdict(list)
     for row, job in enumerate(jobs):
         rows[group_of(job)].append(row)
@@ -216,9 +216,9 @@ def summary(
     change = _change(known[best], simulated["avg_jct_h"])
     known_error = UPLOADED if uploaded else _about(error)
     if change is not None and change > 0:
-        least = f"The present policy, {present}, has the least mean job completion time as simulated"
+        least = f"The current policy, {present}, has the least mean job completion time as simulated"
         return f"{least}; next is {best}: {format_duration(3600 * known[best])}, {change:,.0%} more. {known_error}"
-    than = "" if change is None else f", {_beside(change)} the present policy, {present}, as simulated"
+    than = "" if change is None else f", {_beside(change)} the current policy, {present}, as simulated"
     return f"{best} has the least mean job completion time: {format_duration(3600 * known[best])}{than}. {known_error}"
 
 
@@ -230,7 +230,7 @@ def _beside(change: float) -> str:
 def _about(error: float | None) -> str:
     if error is None:
         return "How far the simulation is from what really happened is not known."
-    words = f"For the present policy the simulated mean job completion time is {_beside_truth(error)}"
+    words = f"For the current policy the simulated mean job completion time is {_beside_truth(error)}"
     return f"{words}: do not rely on small differences." if abs(error) > FAR_OFF else f"{words}."
 
 

@@ -25,7 +25,7 @@ class LabRunQuerySet(models.QuerySet["LabRun"]):
 
 
 class LabRun(models.Model):
-    """One run: the history of some days, or an uploaded trace, under the present policy, others and other nodes."""
+    """One run: the history of some days, or an uploaded trace, under the current policy, others and other nodes."""
 
     class State(models.TextChoices):
         QUEUED = "queued", "queued"

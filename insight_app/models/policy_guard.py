@@ -13,7 +13,7 @@ EVERY = timedelta(minutes=1)
 
 class PolicyGuardQuerySet(models.QuerySet["PolicyGuard"]):
     def current(self) -> "PolicyGuard | None":
-        """Guard of the setting in force, if it was chosen from a run of the lab."""
+        """Guard of the current setting, if it was chosen from a run of the lab."""
         newest = PolicySetting.objects.order_by("-id").values("pk")[:1]
         return self.select_related("setting__created_by").filter(setting=Subquery(newest)).first()
 

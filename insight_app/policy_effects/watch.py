@@ -1,4 +1,4 @@
-"""Watch of the policy in force: its effects are judged once a minute, and the policy undone if the guard says so."""
+"""Watch of the current policy: its effects are judged once a minute, and the policy undone if the guard says so."""
 
 import logging
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 def judge_policy_when_due(now: datetime) -> None:
-    """Judge the effects of the setting in force, if it was chosen from a run of the lab. Idempotent.
+    """Judge the effects of the current setting, if it was chosen from a run of the lab. Idempotent.
 
     Nothing depends on it: where it fails, the other work of the turn goes on, and it is tried again.
     """

@@ -1,4 +1,4 @@
-"""Sweeps: searches for good hyper-parameters, and their trials, each of which is an ordinary job."""
+"""Sweeps: searches for good hyperparameters, and their trials, each of which is an ordinary job."""
 
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -23,7 +23,7 @@ class SweepQuerySet(models.QuerySet["Sweep"]):
 
 
 class Sweep(models.Model):
-    """A search over hyper-parameters: the spec of its jobs, the space, how trials are chosen and which are stopped."""
+    """A search over hyperparameters: the spec of its jobs, the space, how trials are chosen and which are stopped."""
 
     class State(models.TextChoices):
         RUNNING = "running", "running"
@@ -95,7 +95,7 @@ class Sweep(models.Model):
 
 
 class SweepTrial(models.Model):
-    """A trial: its hyper-parameters, the job that trains with them, and its results at the rungs or marks."""
+    """A trial: its hyperparameters, the job that trains with them, and its results at the rungs or marks."""
 
     class State(models.TextChoices):
         RUNNING = "running", "running"

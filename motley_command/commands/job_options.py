@@ -117,7 +117,7 @@ def options(
         ),
     ] = None,
     workdir: Annotated[
-        str | None, typer.Option(help="Working directory, on storage shared by all nodes. Default: a new folder.")
+        str | None, typer.Option(help="Working folder, on storage shared by all nodes. Default: a new folder.")
     ] = None,
     code: Annotated[
         str | None,

@@ -29,7 +29,7 @@ AssertOption = Annotated[
     typer.Option(
         "--assert",
         metavar="BOUND",
-        help="Ratio to the present policy as simulated: 'p99 <= 1.03', 'team:*.jct <= 1.05'; may be repeated.",
+        help="Ratio to the current policy as simulated: 'p99 <= 1.03', 'team:*.jct <= 1.05'; may be repeated.",
     ),
 ]
 RunArgument = Annotated[int, typer.Argument(metavar="RUN", help="Number of the run.")]

@@ -63,7 +63,7 @@ def usage(
     team: Annotated[str, typer.Option(help="Only this team.")] = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show GPU hours and cost of your teams per GPU type. Days are those of UTC."""
+    """Show GPU-hours and cost of your teams per GPU type. Days are those of UTC."""
     with connect(context) as client:
         first, last = (day.date() if day else None for day in (since, until))
         report = client.usage(since=first, until=last, by=by.value, team=team)

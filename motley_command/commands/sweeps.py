@@ -22,7 +22,7 @@ OF_SWEEP = (
 IGNORED = ("kind", "project", "entity", "description")
 """Fields of W&B's sweep files that say nothing about the search; `kind: sweep` is our own."""
 
-sweep = typer.Typer(no_args_is_help=True, help="Start, watch and stop searches for good hyper-parameters.")
+sweep = typer.Typer(no_args_is_help=True, help="Start, watch and stop searches for good hyperparameters.")
 SweepFile = Annotated[
     typer.FileText | None,
     typer.Argument(help="YAML or JSON file with the fields of the search and of its jobs; - for standard input."),
@@ -70,7 +70,7 @@ def show(
 def trials(
     context: typer.Context, name: NameArgument, *, team: TeamOption = None, output: OutputOption = Output.TABLE
 ) -> None:
-    """List the trials of a sweep: hyper-parameters, results, jobs."""
+    """List the trials of a sweep: hyperparameters, results, jobs."""
     with connect(context) as client:
         found = find_sweep(client, name, team)
         rows = list(client.trials(found["id"]))

@@ -65,7 +65,7 @@ def members_table(members: Iterable[Member]) -> RenderableType:
         for one in members
     ]
     return table(
-        ("NAME", "ROLE", "GPUS NOW", "GPU HOURS", "RUNNING", "WAITING"), rows, empty="The team has no members."
+        ("NAME", "ROLE", "GPUS NOW", "GPU-HOURS", "RUNNING", "WAITING"), rows, empty="The team has no members."
     )
 
 

@@ -31,7 +31,7 @@ def preview_details(preview: PolicyPreview) -> RenderableType:
     return Group(
         table(("NEXT ROUND", "START", "STOP", "MOVE", "CHANGE GPUS"), rows, empty=""),
         Text(""),
-        table(("JOB", "NAME", "TEAM", "PRESENT POLICY", "THIS POLICY"), jobs, empty=same),
+        table(("JOB", "NAME", "TEAM", "CURRENT POLICY", "THIS POLICY"), jobs, empty=same),
         *([Text(f"{more} more jobs differ.")] if more > 0 else []),
     )
 
@@ -49,7 +49,7 @@ def lab_preview_details(preview: LabPolicyPreview) -> RenderableType:
 
 
 def chosen_details(chosen: ChosenPolicy, guard: PolicyGuard, *, now: datetime) -> RenderableType:
-    """The setting in force and, if it was chosen from a run of the lab, its effects."""
+    """The current setting and, if it was chosen from a run of the lab, its effects."""
     details = policy_details(chosen, now=now)
     return details if guard["state"] == "none" else Group(details, Text(""), guard_details(guard, now=now))
 

@@ -22,7 +22,7 @@ def receipt_tables(found: Receipt) -> RenderableType:
         )
         for line in found["lines"]
     ]
-    heads = ("GPU TYPE", "ATTEMPTS", "GPU HOURS", "PER GPU HOUR", "COST")
+    heads = ("GPU TYPE", "ATTEMPTS", "GPU-HOURS", "PER GPU-HOUR", "COST")
     if not rows:
         return table(heads, rows, empty="It has not run.")
     return Group(table(heads, rows, empty=""), key_values(list(_sums(found))), *_advice(found["advice"]))
@@ -50,7 +50,7 @@ def _advice(advice: Advice) -> Iterator[RenderableType]:
         )
         for one in advice["others"]
     ]
-    cost = "COST" if advice["unit"] == "price" else "GPU HOURS"
+    cost = "COST" if advice["unit"] == "price" else "GPU-HOURS"
     if rows:
         yield table(("GPUS", "STEPS/S", "WHOLE JOB", cost, "BESIDE ITS OWN"), rows, empty="")
 

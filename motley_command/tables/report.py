@@ -25,13 +25,13 @@ def _of_team(team: TeamReport, report: MonthlyReport) -> Iterator[RenderableType
         (one["gpu_type"], three_digits(one["gpu_hours"]), three_digits(one["work_gpu_hours"])) for one in team["types"]
     ]
     if types:
-        yield table(("GPU TYPE", "GPU HOURS", "WEIGHTED BY SPEED"), types, empty="")
+        yield table(("GPU TYPE", "GPU-HOURS", "WEIGHTED BY SPEED"), types, empty="")
     members = [
         (one["username"], three_digits(one["gpu_hours"]), three_digits(one["work_gpu_hours"]), f"{one['part']:.0%}")
         for one in team["members"]
     ]
     if members:
-        yield table(("MEMBER", "GPU HOURS", "WEIGHTED BY SPEED", "PART"), members, empty="")
+        yield table(("MEMBER", "GPU-HOURS", "WEIGHTED BY SPEED", "PART"), members, empty="")
     yield Text("")
 
 

@@ -44,7 +44,7 @@ def shares_table(teams: Iterable[Team]) -> RenderableType:
     return table(headings, rows, empty="You are not a member of any team.")
 
 
-BUDGET_HEADINGS = ("BUDGET USED", "REFERENCE GPU HOURS", "PER", "IF USED UP", "RESET", "WEIGHT IS")
+BUDGET_HEADINGS = ("BUDGET USED", "REFERENCE GPU-HOURS", "PER", "IF USED UP", "RESET", "WEIGHT IS")
 
 
 def _budget_cells(budget: Budget | None) -> Sequence[Cell]:
@@ -89,14 +89,14 @@ def _quota_cells(quota: Quota) -> Sequence[Cell]:
 
 
 def usage_table(report: UsageReport) -> RenderableType:
-    """GPU hours, cost and energy per period, team and GPU type, with their sums."""
+    """GPU-hours, cost and energy per period, team and GPU type, with their sums."""
     rows = [
         (row["period"] if report["by"] == "day" else row["period"][:7], row["team"], row["gpu_type"], *_amounts([row]))
         for row in report["rows"]
     ]
     if len(rows) > 1:
         rows.append(("total", "", "", *_amounts(report["rows"])))
-    headings = (report["by"].upper(), "TEAM", "GPU TYPE", "GPU HOURS", "WEIGHTED BY SPEED", "COST", "KWH", "ENERGY IS")
+    headings = (report["by"].upper(), "TEAM", "GPU TYPE", "GPU-HOURS", "WEIGHTED BY SPEED", "COST", "KWH", "ENERGY IS")
     return table(headings, rows, empty=f"No GPU was used from {report['since']} to {report['until']}.")
 
 

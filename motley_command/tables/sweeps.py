@@ -73,7 +73,7 @@ def trials_table(one: Sweep, trials: Sequence[Trial]) -> RenderableType:
 def _population(given: dict[str, Any] | None) -> str:
     if given is None:
         return ""
-    explored = "the same hyper-parameters" if given["explore"] == "none" else "hyper-parameters near theirs"
+    explored = "the same hyperparameters" if given["explore"] == "none" else "hyperparameters near theirs"
     compared = f"compared every {given['interval']:,} steps before {given['max_iter']:,}"
     return f"{given['size']} members, {compared}; copies of the best quarter replace the lowest, with {explored}"
 

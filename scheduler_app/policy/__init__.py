@@ -1,1 +1,1 @@
-"""The policy in force: its settings, and its description for people."""
+"""The current policy: its settings, and its description for people."""

@@ -112,7 +112,7 @@ def _sentence(reason: str) -> str:
 
 
 def lock_settings() -> PolicySetting:
-    """The setting in force, which nobody else changes before the transaction ends.
+    """The current setting, which nobody else changes before the transaction ends.
 
     The lock is that of the oldest row, which stays the same: of those who wait for the newest, some would wait for the
     one after it.

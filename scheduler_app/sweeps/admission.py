@@ -26,7 +26,7 @@ from web.rest.choices import Choice, guess_of, shortened
 from web.rest.errors import Fault, faults_of
 
 NAMED_LIKE = "The name of a metric has up to 60 letters, digits and _ . / @ + -."
-EXPLORATIONS = [("perturb", "hyper-parameters near those of the better one"), ("none", "the same ones")]
+EXPLORATIONS = [("perturb", "hyperparameters near those of the better one"), ("none", "the same ones")]
 MOST_MEMBERS, MOST_MARKS = 64, 60
 """Of a population. A job tells 64 values at marks."""
 HALVING_TYPES = [("asha", "asynchronous successive halving")]
@@ -76,7 +76,7 @@ class PopulationSpec(Strict):
     explore = Choice(
         EXPLORATIONS,
         default="perturb",
-        help_text="`perturb`: a copy has hyper-parameters near those of the better member; `none`: the same ones.",
+        help_text="`perturb`: a copy has hyperparameters near those of the better member; `none`: the same ones.",
     )
     keep = serializers.ListField(
         child=serializers.CharField(max_length=64),
@@ -97,7 +97,7 @@ class PopulationSpec(Strict):
 
 
 class SweepSpec(Strict):
-    """A sweep to start: the spec of its jobs, and how hyper-parameters are searched."""
+    """A sweep to start: the spec of its jobs, and how hyperparameters are searched."""
 
     name = PlainText(max_length=80, help_text="Once per team; trials are named by it: lr-search-0.")
     method = Choice(Sweep.Method.choices, default=Sweep.Method.BAYES)

@@ -1,6 +1,6 @@
 """Advance of sweeps: results at rungs, promotions, stops and new trials.
 
-Read, decide, write: which trials go on, and the hyper-parameters of the next one, are pure functions of the rows. All
+Read, decide, write: which trials go on, and the hyperparameters of the next one, are pure functions of the rows. All
 of a turn is written in one transaction, or nothing is, and the next turn comes to the same decision.
 """
 

@@ -182,7 +182,7 @@ def _at_top(turn: Turn, trial: SweepTrial) -> bool:
 
 
 def _suggestions(sweep: Sweep, trials: Sequence[SweepTrial]) -> list[Params]:
-    """Hyper-parameters of the trials for which there is room, each with those before it as running."""
+    """Hyperparameters of the trials for which there is room, each with those before it as running."""
     running = sum(trial.state == TrialState.RUNNING for trial in trials)
     most = MOST_STARTED if sweep.method != Sweep.Method.BAYES or len(trials) < LONG_SWEEP else 1
     wanted = sweep.population["size"] if sweep.population else sweep.run_cap

@@ -1,4 +1,4 @@
-"""Hyper-parameters of a sweep, in the words of W&B's sweep files, as a search space."""
+"""Hyperparameters of a sweep, in the words of W&B's sweep files, as a search space."""
 
 import re
 from collections.abc import Mapping, Sequence

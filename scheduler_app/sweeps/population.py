@@ -58,7 +58,7 @@ def take_over(turn: Turn, made: Replacement, step: int | None, now: datetime) ->
 
 
 def changes_in_words(trial: SweepTrial) -> list[str]:
-    """Hyper-parameters that differ from those of its source: lr 0.1 → 0.12."""
+    """Hyperparameters that differ from those of its source: lr 0.1 → 0.12."""
     pairs = ((name, before, trial.params.get(name)) for name, before in trial.changes.items())
     return [f"{name} {short_text(before)} → {short_text(after)}" for name, before, after in pairs]
 

@@ -1,4 +1,4 @@
-"""Spec of a trial's job: the sweep's spec with the values of its hyper-parameters. Pure."""
+"""Spec of a trial's job: the sweep's spec with the values of its hyperparameters. Pure."""
 
 import json
 import re

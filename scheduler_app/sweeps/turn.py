@@ -38,7 +38,7 @@ class Turn:
     release: list[SweepTrial] = field(default_factory=list)
     cancel: list[SweepTrial] = field(default_factory=list)
     suggested: list[Params] = field(default_factory=list)
-    """Hyper-parameters of the trials that are started."""
+    """Hyperparameters of the trials that are started."""
     replacement: Replacement | None = None
     """Made in this turn by a copy of a trial whose job rests: one in a turn, for weights are copied."""
     _seen: dict[int, tuple[Any, ...]] = field(init=False)

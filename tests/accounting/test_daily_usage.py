@@ -1,4 +1,4 @@
-"""GPU hours per day, team and type: they add up, and stay when jobs have left the database."""
+"""GPU-hours per day, team and type: they add up, and stay when jobs have left the database."""
 
 from datetime import UTC, date, datetime, timedelta
 

@@ -380,7 +380,7 @@ def test_how_long_a_node_stays_its_price_and_its_hours_are_columns(admin: Client
     [
         ("lent,,,,,", "capacity_type", "Write stable, spot or volunteer"),
         ("spot,2 min,,,,", "notice_s", "Write a whole number"),
-        ("spot,,cheap,,,", "price_per_gpu_hour", "Write a price per GPU hour, as 1.25"),
+        ("spot,,cheap,,,", "price_per_gpu_hour", "Write a price per GPU-hour, as 1.25"),
         ("spot,,-1,,,", "price_per_gpu_hour", "greater than or equal to 0"),
         (",,,10 pm,06:00,", "lent_from", "Write a time of day, as 22:00"),
         (",,,22:00,,", "lent_until", "Give both times"),

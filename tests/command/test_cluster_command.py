@@ -130,7 +130,7 @@ def test_share_says_the_quotas_of_a_team_and_what_they_cost(service: Live, motle
 def test_share_names_the_budget_of_a_team_that_has_one(service: Live, motley: Motley) -> None:
     Budget.objects.create(team=service.lab.team(), gpu_hours=10, period="quarter", kind="hard")
     (headings, row) = motley("share").stdout.splitlines()
-    assert "BUDGET USED  REFERENCE GPU HOURS  " in headings
+    assert "BUDGET USED  REFERENCE GPU-HOURS  " in headings
     for words in ("0%", "0 of 10", "quarter", "jobs wait"):
         assert words in row
 

@@ -81,7 +81,7 @@ def test_predictions_have_the_units_that_the_run_has(staff: Motley, run: LabRun)
 
 
 def cells_of(shown: str) -> list[str]:
-    """Figures of the present policy, simulated."""
+    """Figures of the current policy, simulated."""
     (line,) = (line for line in shown.splitlines() if line.startswith("max_min_fairness simulated"))
     return line.split()[2:]
 

@@ -15,7 +15,8 @@ from motley_command.cli import app
 from simulation.__main__ import app as simulator
 
 ROOT = Path(settings.BASE_DIR)
-MOTLEY, SIMULATOR = typer.main.get_command(app), typer.main.get_command(simulator)
+MOTLEY: Any = typer.main.get_command(app)
+SIMULATOR: Any = typer.main.get_command(simulator)
 WORDS = r"motley ([a-z][^\n`;|#<>]*)"
 IN_PROSE = re.compile(rf"(?<![\w/.-]){WORDS}")
 IN_CODE = re.compile(rf"(?:^|[(|;&]) *{WORDS}", re.MULTILINE)

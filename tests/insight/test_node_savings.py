@@ -45,7 +45,7 @@ def savings(lab: Lab, *, staff: bool = True) -> NodeSavings:
 
 
 def simulated(lab: Lab, owner: str, *, after_h: float, **columns: Any) -> LabRun:
-    """A run under the present policy with one node of T4 more, in which 20 jobs took so long on average."""
+    """A run under the current policy with one node of T4 more, in which 20 jobs took so long on average."""
     policy, span_h = columns.pop("policy", "motley"), columns.pop("span_h", 168.0)
     parameters = columns.pop("parameters", with_defaults(*split(policy)))
     row = {"policy": policy, **({"parameters": parameters} if parameters is not None else {})}

@@ -530,6 +530,6 @@ def test_nodes_of_the_usual_size_are_added_and_taken_first() -> None:
 def test_the_summary_warns_where_the_simulation_is_far_from_what_happened() -> None:
     policies = [{"policy": "srtf", "figures": {"avg_jct_h": 1.0}}]
     near = summary("fifo", {"avg_jct_h": 2.0}, 0.04, policies)
-    assert "1 h, 50% less than with the present policy, fifo" in near
+    assert "1 h, 50% less than with the current policy, fifo" in near
     assert "rely" not in near
     assert "do not rely on small differences" in summary("fifo", {"avg_jct_h": 2.0}, -0.4, policies)

@@ -53,7 +53,7 @@ def test_a_setting_loses_the_parameter_that_its_policy_no_longer_has(lab: Lab) -
 
 def test_runs_of_the_lab_and_what_they_predicted_are_renamed(lab: Lab) -> None:
     rows = [{"policy": "motley:short_first=0.5"}, {"policy": "motley_plan"}, {"policy": "sia"}]
-    summary = "motley_plan has the least mean JCT, 17% less than with the present policy, motley."
+    summary = "motley_plan has the least mean JCT, 17% less than with the current policy, motley."
     result = {"present": {"policy": "motley"}, "policies": rows, "summary": summary}
     names = [row["policy"] for row in rows]
     run = LabRun.objects.create(owner=lab.user("ann"), days=7, policies=names, result=result)
@@ -68,6 +68,6 @@ def test_runs_of_the_lab_and_what_they_predicted_are_renamed(lab: Lab) -> None:
     assert [row["policy"] for row in run.result["policies"]] == run.policies
     assert run.result["present"]["policy"] == "motley_static"
     assert (
-        run.result["summary"] == "motley has the least mean JCT, 17% less than with the present policy, motley_static."
+        run.result["summary"] == "motley has the least mean JCT, 17% less than with the current policy, motley_static."
     )
     assert PolicyGuard.objects.get().predicted == {"policy": "motley", "present_policy": "motley_static", "chosen": {}}

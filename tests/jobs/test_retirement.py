@@ -1,4 +1,4 @@
-"""Retirement in Django admin: what has a past is out of use for good, stays in the history, and can be restored."""
+"""Retirement in the administration: what has a past is retired, stays in the history, and can be restored."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Weights of teams in Django admin: those that solvers cannot tell from rounding errors are refused."""
+"""Weights of teams in the administration: those that solvers cannot tell from rounding errors are refused."""
 
 import pytest
 from django.core.exceptions import ValidationError

@@ -53,7 +53,7 @@ def test_actions_of_the_activity_list_are_grouped_by_what_they_change(staff, web
     groups = dict(actions_by_thing())
     assert [value for value, _ in groups["node"]][:2] == ["node.cordon", "node.drain"]
     assert sum(map(len, groups.values())) == len(Action.choices)
-    assert '<optgroup label="signing in">' in web(staff).get(reverse("audit")).content.decode()
+    assert '<optgroup label="logging in">' in web(staff).get(reverse("audit")).content.decode()
 
 
 def test_a_list_has_fewer_rows_on_a_phone(submit, member, web):

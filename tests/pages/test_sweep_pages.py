@@ -59,7 +59,7 @@ def test_a_sweep_is_started_from_the_example_and_shown_with_its_trials(ada: Clie
         trial.state, trial.value, trial.values = SweepTrial.State.SUCCEEDED, value, [value * 2, value]
         trial.save()
     page = ada.get(f"/sweeps/{sweep.pk}").content.decode()
-    for words in ("spirals", "loss 0.1", "trial 1", "<h2>loss by trial</h2>", "<h2>loss by hyper-parameter</h2>"):
+    for words in ("spirals", "loss 0.1", "trial 1", "<h2>loss by trial</h2>", "<h2>loss by hyperparameter</h2>"):
         assert words in page
     assert page.index(f'id="trial-{trials[1].number}"') < page.index(f'id="trial-{trials[0].number}"'), "the best first"
     assert "as trial 0 of" in ada.get(f"/jobs/{trials[0].job_id}").content.decode()

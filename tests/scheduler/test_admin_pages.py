@@ -1,4 +1,4 @@
-"""Django admin: the inventory, the policy and tokens, as an administrator edits them."""
+"""Administration: the inventory, the policy and tokens, as an administrator edits them."""
 
 import json
 from dataclasses import replace
@@ -35,7 +35,7 @@ EVENTS = {f"events-{name}": 0 for name in ("TOTAL_FORMS", "INITIAL_FORMS")}
 
 @pytest.fixture
 def admin(lab: Lab, plain_static: None) -> Client:
-    """A browser in which an administrator is signed in; there is a node `n1`."""
+    """A browser in which an administrator is logged in; there is a node `n1`."""
     lab.node("n1", gpus=2)
     client = Client()
     client.force_login(lab.user("root", staff=True))
@@ -524,7 +524,7 @@ def test_what_cannot_be_read_is_said_at_the_field(admin: Client, field: str, val
 def test_an_administrator_is_not_sent_to_an_administrator(admin: Client) -> None:
     refused = admin.get(reverse("admin:cluster_app_engine_delete", args=[Node.objects.get().engine.pk]))
     assert refused.status_code == 403
-    assert says(refused, "cannot be added, changed or deleted there")
+    assert says(refused, "Some lists in the administration are read-only for everybody")
     assert not says(refused, "Ask an administrator")
 
 

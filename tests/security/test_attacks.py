@@ -37,7 +37,7 @@ ANSWERED = [
 
 @pytest.fixture
 def visitor(cluster: Lab) -> Client:
-    """A browser that is not signed in; ada's password is right."""
+    """A browser that is not logged in; ada's password is right."""
     user = cluster.user()
     user.set_password(RIGHT)
     user.save()

@@ -1,4 +1,4 @@
-"""A real browser, and a person who has signed in with it."""
+"""A real browser, and a person who has logged in with it."""
 
 import os
 import re

@@ -98,7 +98,7 @@ class Service(Deployment):
             return file.execute(statement).fetchall()
 
     def browser(self) -> httpx.Client:
-        """Signed in as the demo's user."""
+        """Logged in as the demo's user."""
         browser = httpx.Client(base_url=self.url)
         hidden = re.findall(r'name="csrfmiddlewaretoken" value="(\w+)"', browser.get("/login/").text)[0]
         fields = {"username": self.login["MOTLEY_USER"], "password": self.login["MOTLEY_PASSWORD"]}

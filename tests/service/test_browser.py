@@ -1,4 +1,4 @@
-"""A person with a browser: sign in, submit by the form, watch it run."""
+"""A person with a browser: log in, submit by the form, watch it run."""
 
 from collections.abc import Iterator
 

@@ -34,7 +34,7 @@ def service(four_gpus: Service) -> Service:
 
 @pytest.fixture
 def behind_a_proxy(runtime: Path, data_folder: Path) -> Iterator[Service]:
-    """One of its own: who signs in too often is locked out."""
+    """One of its own: who logs in too often is locked out."""
     with a_service(prepared=data_folder, MOTLEY_ADDRESS_HEADER="X-Real-IP") as running:
         yield running
 

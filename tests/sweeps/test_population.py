@@ -1,4 +1,4 @@
-"""Population-based training: who is replaced by a copy of whom, and with which hyper-parameters."""
+"""Population-based training: who is replaced by a copy of whom, and with which hyperparameters."""
 
 import numpy as np
 import pytest

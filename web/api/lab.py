@@ -153,7 +153,7 @@ class LabCurves(serializers.Serializer[Any]):
 class LabChange(serializers.Serializer[Any]):
     jobs = serializers.IntegerField(help_text="Jobs that are done in both simulations.")
     avg_jct_h = serializers.FloatField(allow_null=True)
-    change = serializers.FloatField(allow_null=True, help_text="Relative, from the present policy as simulated.")
+    change = serializers.FloatField(allow_null=True, help_text="Relative, from the current policy as simulated.")
 
 
 class LabTeam(LabChange):

@@ -14,7 +14,7 @@ from jobs_app.permissions import NotForJobs, caller
 
 
 class SimulatedSavingAnswer(serializers.Serializer[Any]):
-    """What the newest run of the lab in 28 days found that changed only this node, under the present setting."""
+    """What the newest run of the lab in 28 days found that changed only this node, under the current setting."""
 
     lab_run = serializers.IntegerField()
     saved_h = serializers.FloatField(help_text="Hours of waiting a week; negative: that it cost.")

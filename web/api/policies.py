@@ -174,7 +174,7 @@ class PolicyViewSet(viewsets.GenericViewSet[PolicySetting]):
     def preview(self, request: Request) -> Response:
         """Preview the next round under another setting.
 
-        Beside it stands the next round under the present setting. Nothing is written. Staff only.
+        Beside it stands the next round under the current setting. Nothing is written. Staff only.
         """
         asked = _merged(body_of(request, SettingSpec), PolicySetting.objects.current())
         with solve_slots.slot_for(_person(request)):

@@ -25,7 +25,7 @@ class JobPreviewAnswer(serializers.Serializer[Any]):
     job = serializers.UUIDField()
     name = serializers.CharField(allow_null=True, help_text="null if the job has been deleted since.")
     team = serializers.CharField(allow_null=True)
-    present = FateAnswer(help_text="In the next round under the present policy.")
+    present = FateAnswer(help_text="In the next round under the current policy.")
     chosen = FateAnswer(help_text="In the next round under this policy.")
 
 
@@ -84,7 +84,7 @@ class EffectAnswer(serializers.Serializer[Any]):
 
 
 class GuardAnswer(serializers.Serializer[Any]):
-    """Effects of the setting in force compared with the lab's prediction. `none`: there is no prediction."""
+    """Effects of the current setting compared with the lab's prediction. `none`: there is no prediction."""
 
     setting = serializers.IntegerField(allow_null=True)
     lab_run = serializers.IntegerField(allow_null=True)

@@ -41,7 +41,7 @@ class SweepCountsAnswer(serializers.Serializer[Any]):
 
 
 class TrialAnswer(serializers.ModelSerializer[SweepTrial]):
-    """A trial: its hyper-parameters, its job and its results."""
+    """A trial: its hyperparameters, its job and its results."""
 
     job = serializers.UUIDField(source="job_id")
     rung = serializers.SerializerMethodField()
@@ -54,7 +54,7 @@ class TrialAnswer(serializers.ModelSerializer[SweepTrial]):
         )
         read_only_fields = fields
         extra_kwargs = {
-            "params": {"help_text": "Hyper-parameter → value."},
+            "params": {"help_text": "Hyperparameter → value."},
             "values": {
                 "help_text": "Of the metric at each rung or mark that it has reached; a copy begins with its source's."
             },

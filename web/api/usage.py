@@ -48,7 +48,7 @@ class UsageRow(serializers.Serializer[Any]):
     gpu_type = serializers.CharField()
     gpu_hours = serializers.FloatField()
     work_gpu_hours = serializers.FloatField(
-        help_text="GPU hours weighted by the speed of the GPUs for the jobs; the cluster's average GPU counts as 1."
+        help_text="GPU-hours weighted by the speed of the GPUs for the jobs; the cluster's average GPU counts as 1."
     )
     cost = serializers.FloatField(help_text="At the price per hour that the GPU type has now.")
     energy_kwh = serializers.FloatField(allow_null=True, help_text="Of the GPUs; null: not known.")
@@ -73,7 +73,7 @@ class UsageCsvView(APIView):
     @extend_schema(
         parameters=[UsageQuery],
         responses={(200, CSV): OpenApiTypes.STR},
-        summary="GPU hours, energy and cost per team and GPU type, as CSV",
+        summary="GPU-hours, energy and cost per team and GPU type, as CSV",
     )
     def get(self, request: Request) -> StreamingHttpResponse:
         asked = query_of(request, UsageQuery)
@@ -88,7 +88,7 @@ class UsageView(APIView):
     permission_classes = (NotForJobs,)
 
     @extend_schema(
-        parameters=[UsageQuery], responses=UsageAnswer, summary="GPU hours, energy and cost per team and GPU type"
+        parameters=[UsageQuery], responses=UsageAnswer, summary="GPU-hours, energy and cost per team and GPU type"
     )
     def get(self, request: Request) -> Response:
         asked = query_of(request, UsageQuery)

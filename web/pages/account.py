@@ -91,12 +91,12 @@ class ChangePassword(LoginRequiredMixin, PasswordChangeView):
     def form_valid(self, form: OwnPasswordForm) -> HttpResponse:  # type: ignore[override]
         answer = super().form_valid(form)
         note("password.change", actor=form.user, target=form.user.get_username(), target_id=form.user.pk)
-        messages.success(self.request, "Your password has been changed; you are signed out everywhere else.")
+        messages.success(self.request, "Your password has been changed; you are logged out everywhere else.")
         return answer
 
 
 THINGS = {
-    **dict.fromkeys(("login", "logout", "password"), "signing in"),
+    **dict.fromkeys(("login", "logout", "password"), "logging in"),
     **dict.fromkeys(("quota", "budget", "groups"), "team"),
     "gpu_type": "GPU type",
     "gpu": "GPU",

@@ -1,4 +1,4 @@
-"""Helpers of page views: signed-in requests, pagination, error messages, visible jobs, CSV."""
+"""Helpers of page views: logged-in requests, pagination, error messages, visible jobs, CSV."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -40,7 +40,7 @@ def unknown_value(name: str, value: str, choices: Iterable[str]) -> Http404:
 
 
 class SignedInRequest(HttpRequest):
-    """A request of a signed-in user."""
+    """A request of a logged-in user."""
 
     user: User
 

@@ -39,12 +39,12 @@ class Chart:
 
 
 def figure_charts(named: Mapping[str, Mapping[str, Any]], columns: Sequence[Column]) -> list[Chart]:
-    """Mean completion times, and changes of the other figures from the present policy's; the table above has them."""
+    """Mean completion times, and changes of the other figures from the current policy's; the table above has them."""
     means = {name: one["figures"]["avg_jct_h"] for name, one in named.items()}
     charts = [Chart("averages", "Mean job completion time", _plain(averages_figure(means, _lines(named))))]
     if len(named) == 1:
         return charts
-    return [*charts, Chart("changes", "Change from the present policy", _changes(named, columns))]
+    return [*charts, Chart("changes", "Change from the current policy", _changes(named, columns))]
 
 
 def _changes(named: Mapping[str, Mapping[str, Any]], columns: Sequence[Column]) -> Figure:

@@ -23,7 +23,7 @@ QUANTILES = (10, 25, 50, 75, 90, 99, 100)
 
 
 class Cell(NamedTuple):
-    """A figure of a column in words; its relative change from the present policy; whether it is the best of its row."""
+    """A figure of a column in words; its relative change from the current policy; whether it is the best of its row."""
 
     name: str
     words: str

@@ -1,4 +1,4 @@
-"""Plotly figures of a sweep: learning curves, results in order, at rungs, and by hyper-parameter. Pure."""
+"""Plotly figures of a sweep: learning curves, results in order, at rungs, and by hyperparameter. Pure."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,7 +41,7 @@ def sweep_figures(
     figures = {
         _name_of_curves(sweep, trials, curves): curves_figure(sweep, trials, curves),
         f"{sweep.metric} by trial": results_figure(sweep, ended) if ended else None,
-        f"{sweep.metric} by hyper-parameter": parallel_figure(sweep, ended, space) if len(ended) > 1 else None,
+        f"{sweep.metric} by hyperparameter": parallel_figure(sweep, ended, space) if len(ended) > 1 else None,
         f"{sweep.metric} at {'marks' if sweep.population else 'rungs'}": rungs_figure(sweep, trials, rungs)
         if len(rungs) > 1 and ended
         else None,
@@ -127,7 +127,7 @@ def rungs_figure(sweep: Sweep, trials: Sequence[SweepTrial], rungs: Sequence[int
 
 
 def parallel_figure(sweep: Sweep, ended: Sequence[SweepTrial], space: Space) -> Figure:
-    """Parallel coordinates: an axis for each hyper-parameter and the metric, a line for each trial, the best on top."""
+    """Parallel coordinates: an axis for each hyperparameter and the metric, a line for each trial, the best on top."""
     axes = [*(_axis_of(name, parameter) for name, parameter in space.items()), _axis_of_metric(sweep, ended)]
     ranked = _thinned(_ranked(sweep, ended))
     traces = []
@@ -166,7 +166,7 @@ class _Axis(NamedTuple):
 
 
 METRIC = ""
-"""Name of the axis of the metric, which is no name of a hyper-parameter."""
+"""Name of the axis of the metric, which is no name of a hyperparameter."""
 
 
 def _axis_of(name: str, parameter: Parameter) -> _Axis:

@@ -1,4 +1,4 @@
-"""Searches for hyper-parameters, and their trials."""
+"""Searches for hyperparameters, and their trials."""
 
 from typing import Any, TypedDict
 
@@ -34,7 +34,7 @@ class Trial(TypedDict):
 
 
 class Sweep(TypedDict):
-    """A search for good hyper-parameters; `trials` counts them by state."""
+    """A search for good hyperparameters; `trials` counts them by state."""
 
     id: int
     name: str

@@ -1,4 +1,4 @@
-"""Sweeps: searches for hyper-parameters."""
+"""Sweeps: searches for hyperparameters."""
 
 from collections.abc import Iterator
 from typing import cast
@@ -8,7 +8,7 @@ from motley_client.responses import Sweep, SweepDetail, Trial
 
 
 class SweepRoutes(Connection):
-    """Sweeps: searches for hyper-parameters."""
+    """Sweeps: searches for hyperparameters."""
 
     def sweeps(self, *, name: str | None = None, team: str | None = None) -> Iterator[Sweep]:
         """Sweeps of your teams, the newest first."""

@@ -83,7 +83,7 @@ class TeamRoutes(Connection):
     def usage(
         self, *, since: date | None = None, until: date | None = None, by: str = "month", team: str = ""
     ) -> UsageReport:
-        """GPU hours and cost of your teams per `by` ("day" or "month") and GPU type; default: this month's."""
+        """GPU-hours and cost of your teams per `by` ("day" or "month") and GPU type; default: this month's."""
         query = without_empty({"since": since, "until": until, "by": by, "team": team or None})
         return cast("UsageReport", self._json("GET", "usage", params=query))
 
