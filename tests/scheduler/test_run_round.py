@@ -30,6 +30,7 @@ from scheduler_app.round.archive import archive_of, pack
 from scheduler_app.round.dispatch import dispatch
 from scheduler_app.round.lease import acquire_lease, open_round
 from scheduler_app.round.replay import replay_round
+from scheduler_app.round.run_round import take_snapshot
 from scheduler_app.round.tick import round_is_due
 from tests.scheduler.decided_round import Decided
 from tests.service_lab import UNTIL_LET_GO, Lab
@@ -370,3 +371,20 @@ def test_an_attempt_ends_once(lab: Lab) -> None:
     attempt = lab.attempts(job)[0]
     with pytest.raises(AttemptIsNotLive):
         end_attempt(attempt, AttemptEnd(lab.now, exit_code=1, gone=True))
+
+
+def test_jobs_that_came_after_a_job_had_run_do_not_lengthen_what_its_work_takes_alone(lab: Lab) -> None:
+    """Five hours of work a hundred hours ago, beside one other; ten jobs came since."""
+    lab.node("n1", gpus=8)
+    gang, beside = (lab.submit(gpus=8, total_steps=36_000, rates={"a100": {"8": 1.0}}) for _ in range(2))
+    began = lab.now - timedelta(hours=100)
+    ended = {"state": Attempt.State.ENDED, "outcome": Attempt.Outcome.PREEMPTED, "gone_at": lab.now}
+    lab.attempt(gang, gpu_count=8, started_at=began, ended_at=began + timedelta(hours=5), **ended)
+    Job.objects.filter(pk__in=[gang.pk, beside.pk]).update(created_at=began)
+    Job.objects.filter(pk=gang.pk).update(step=18_000, attempt_count=1)
+    for _ in range(10):
+        lab.submit()
+    snapshot = take_snapshot(lab.now, PolicySetting.objects.current())[0]
+    isolated_s = dict(zip(snapshot.jobs, snapshot.problem.isolated_s.tolist(), strict=True))
+    assert isolated_s[str(gang.pk)] == pytest.approx(2 * 5 * 3600)
+    assert isolated_s[str(beside.pk)] == 0

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from uuid import UUID
 
-from django.db.models import Count, Max
+from django.db.models import Count, Max, Min, Value
+from django.db.models.functions import Coalesce
 
 from accounting_app.durations.array_samples import read_array_samples
 from accounting_app.durations.boosted_model import read_model
@@ -25,6 +26,7 @@ from scheduler_app.round.inputs.rows import (
     GpuRow,
     InputRows,
     NodeRow,
+    Ran,
     RunInterval,
     TeamRow,
     TypeQuotaRow,
@@ -58,6 +60,7 @@ def read_input_rows(shares_since: datetime, now: datetime, *, begin_by: datetime
         measured=read_measured(jobs),
         noise=noise_of(job.workload for job in jobs if job.batch_size),
         received=[*_received(attempts.values()), *_received_before(shares_since)],
+        ran=_ran(now),
         busy_in_arrays=_in_arrays(Job.objects.active()),
         unfinished_in_arrays=_in_arrays(Job.objects.unfinished()) if any(job.array_id for job in jobs) else {},
         array_samples=read_array_samples({job.array_id for job in jobs if job.array_id and job.total_steps is None}),
@@ -155,6 +158,12 @@ def _received_before(since: datetime) -> list[RunInterval]:
     """Attempts that ended after this moment, of unfinished jobs."""
     ended = Attempt.objects.filter(ended_at__gt=since, started_at__isnull=False, job__finished_at=None)
     return list(ended.values_list("job_id", "gpu_type_id", "started_at", "ended_at"))  # type: ignore[arg-type]  # as asked
+
+
+def _ran(now: datetime) -> dict[UUID, Ran]:
+    attempts = Attempt.objects.filter(started_at__isnull=False, job__finished_at=None).order_by()
+    times = {"first_at": Min("started_at"), "last_at": Max(Coalesce("ended_at", Value(now)))}
+    return {job: Ran(*of_job) for job, *of_job in attempts.values("job").annotate(**times).values_list("job", *times)}
 
 
 def _in_arrays(jobs: JobQuerySet) -> dict[UUID, int]:
