@@ -18,19 +18,21 @@ from allocation.policies import POLICIES
 from allocation.policies.fifo import fifo
 from allocation.problem import Problem
 from allocation.solvers.linear_program import maximize
-from cluster_app.models import Node
+from cluster_app.models import GpuType, Node
 from cluster_app.services import cordon
 from jobs_app.lifecycle.attempt_endings import AttemptEnd, AttemptIsNotLive, end_attempt
 from jobs_app.lifecycle.commands import cancel_job, hold_job, release_job
-from jobs_app.models import Attempt, Job
+from jobs_app.models import Attempt, Job, Throughput
 from scheduler_app.errors import NotReplayable
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.policy.settings import choose_policy
 from scheduler_app.round.archive import archive_of, pack
 from scheduler_app.round.dispatch import dispatch
+from scheduler_app.round.inputs import TypeRow, reading
 from scheduler_app.round.lease import acquire_lease, open_round
 from scheduler_app.round.replay import replay_round
-from scheduler_app.round.run_round import take_snapshot
+from scheduler_app.round.run_round import read_for_round, take_snapshot
+from scheduler_app.round.snapshot import build_snapshot
 from scheduler_app.round.tick import round_is_due
 from tests.scheduler.decided_round import Decided
 from tests.service_lab import UNTIL_LET_GO, Lab
@@ -388,3 +390,20 @@ def test_jobs_that_came_after_a_job_had_run_do_not_lengthen_what_its_work_takes_
     isolated_s = dict(zip(snapshot.jobs, snapshot.problem.isolated_s.tolist(), strict=True))
     assert isolated_s[str(gang.pk)] == pytest.approx(2 * 5 * 3600)
     assert isolated_s[str(beside.pk)] == 0
+
+
+def test_a_node_and_the_rates_of_a_type_that_come_while_a_round_is_read_are_for_the_next(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.node("n1")
+    job = lab.submit(workload="w")
+    nodes, types = reading._nodes(), [TypeRow(*GpuType.objects.values_list(*TypeRow._fields).get())]
+    lab.node("n2", "h100")
+    kind, rate = GpuType.objects.get(name="h100"), {"workload": "w", "steps_per_second": 1.0, "reports": 5}
+    for gpus in (1, 2):
+        Throughput.objects.create(team=job.team, gpu_type=kind, gpus=gpus, nodes=1, **rate)
+    monkeypatch.setattr(reading, "_nodes", lambda: nodes)
+    rows, timing = read_for_round(lab.now, PolicySetting.objects.current())
+    snapshot, _ = build_snapshot(replace(rows, types=types), timing)
+    assert (snapshot.types, snapshot.nodes, len(snapshot.gpus)) == (("a100",), ("n1",), 2)
+    assert snapshot.jobs == (str(job.pk),)

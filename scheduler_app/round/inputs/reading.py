@@ -47,7 +47,7 @@ def read_input_rows(shares_since: datetime, now: datetime, *, begin_by: datetime
     return InputRows(
         types=[TypeRow(*row) for row in GpuType.objects.order_by("name").values_list(*TypeRow._fields)],
         nodes=nodes,
-        gpus=[GpuRow(*r) for r in Gpu.objects.present().order_by("node__name", "index").values_list(*GpuRow._fields)],
+        gpus=_gpus(nodes),
         holders={gpu: attempt for gpu, attempt, held_from in claims if held_from},
         waiting_claims={gpu: attempt for gpu, attempt, held_from in claims if not held_from},
         attempts=attempts,
@@ -98,6 +98,13 @@ def _nodes() -> list[NodeRow]:
         )
         for *row, options, engine, kind, containers, of_engine, trusted in rows
     ]
+
+
+def _gpus(nodes: Iterable[NodeRow]) -> list[GpuRow]:
+    """GPUs of these nodes: the rows are no snapshot, and another node may have come since."""
+    known = {node.id for node in nodes}
+    rows = Gpu.objects.present().order_by("node__name", "index").values_list(*GpuRow._fields)
+    return [gpu for gpu in map(GpuRow._make, rows) if gpu.node_id in known]
 
 
 def _cpus_per_core() -> dict[tuple[str, str], int]:

@@ -197,6 +197,12 @@ class InputRows:
         return {**unreadable, **self.left_out, **{job.id: job for job in self.jobs}}
 
     @property
+    def measured_on_types(self) -> list[MeasuredRow]:
+        """Measured rates on the GPU types that were read: the rows are no snapshot, and one may have come since."""
+        known = {row.id for row in self.types}
+        return [row for row in self.measured if row.gpu_type_id in known]
+
+    @property
     def missing_storage(self) -> dict[str, list[str]]:
         """Storage → the nodes on which it was found missing lately."""
         names = sorted({name for node in self.nodes for name in node.missing})
