@@ -46,9 +46,10 @@ class Decision:
     unit of the prices; rival (m,), of a queue, is for each row left the last one served before it, or the one that
     stops the queue, -1: none; behind_h (m,), of a policy that counts it, is how far the row's team is behind its share,
     in cluster-hours; keeps_s (m,), of a policy that observes leases, is for how many seconds a row keeps what it holds,
-    and kept_for (n,) the row for which it keeps idle GPUs of a type, or -1; message is the error, if another policy
-    stood in. pairs, of a policy that lets two jobs share GPUs, is the time that they spend so, and shares the time that
-    jobs spend alone. vertex: the shares are those of few types per job (`allocation.solvers.few_types`).
+    kept_for (n,) the row for which it keeps idle GPUs of a type, or -1, and kept (n,) how many; message is the error,
+    if another policy stood in. pairs, of a policy that lets two jobs share GPUs, is the time that they spend so, and
+    shares the time that jobs spend alone. vertex: the shares are those of few types per job
+    (`allocation.solvers.few_types`).
     """
 
     shares: Floats | None = None
@@ -63,6 +64,7 @@ class Decision:
     behind_h: Floats | None = None
     keeps_s: Floats | None = None
     kept_for: Ints | None = None
+    kept: Ints | None = None
     message: str = ""
     pairs: Pairs | None = None
     vertex: bool = False

@@ -123,3 +123,17 @@ def later_backlog(backlog_s: Floats, behind: Floats, seconds: float) -> Floats:
     """
     later: Floats = np.maximum(0, backlog_s * np.exp(-seconds / FORGOTTEN_S) + behind * seconds)
     return later
+
+
+def mean_present(arrived_s: Floats, began_s: Floats, ended_s: Floats) -> Floats:
+    """Mean number (m,) of these jobs that were there from when each began until it ended, by their arrivals.
+
+    All are still there. A job that arrived meanwhile counts for the part of the time in which it was there.
+    """
+    arrivals = np.sort(arrived_s)
+    sums, long_s = np.append(0, np.cumsum(arrivals)), ended_s - began_s
+    first, last = (np.searchsorted(arrivals, times, side="right") for times in (began_s, ended_s))
+    later_s = (last - first) * ended_s - (sums[last] - sums[first])
+    later = np.divide(later_s, long_s, out=np.zeros(len(long_s)), where=long_s > 0)
+    mean: Floats = np.maximum(first + later, 1)
+    return mean

@@ -54,7 +54,8 @@ def plan_round(problem: Problem, inventory: Inventory, quotas: Quotas, policy: P
     assignment, owner = _backfilled(
         problem, decision, inventory, partial(RoundAssignment.start, problem, quotas), round_s=round_s
     )
-    owner = return_idle_gpus(problem, assignment, inventory, owner, quotas.lent(problem, assignment))
+    lent = quotas.lent(problem, assignment)
+    owner = return_idle_gpus(problem, assignment, inventory, owner, lent, kept=decision.kept)
     assignment = np.where(_running(assignment, owner), np.where(assignment >= 0, assignment, problem.held), -1)
     return Plan(decision=decision, assignment=assignment, owner=owner)
 

@@ -346,7 +346,9 @@ def normaliser(
     return g, np.where(p > 0, p, smallest.max(axis=1, initial=0))
 
 
-def isolated_rate(base_gpus: Floats, base_rate: Floats, capacity: Ints, jobs: int | Ints | None = None) -> Floats:
+def isolated_rate(
+    base_gpus: Floats, base_rate: Floats, capacity: Ints, jobs: int | Ints | Floats | None = None
+) -> Floats:
     """Rate (m,) of each job's smallest gang on its own 1/m part of the cluster: min(1, sum c / (m g)) p.
 
     jobs (m,) are those among which the cluster is divided for each job; None: all m.

@@ -58,7 +58,9 @@ def assign_beside_reservations(
         decision = by_plain.in_place_of(failure)
     decision = oldest_first(fixed, decision)
     behind_h = problem.team_backlog_s / HOUR_S if rules.by_team else None
-    return replace(decision, behind_h=behind_h, keeps_s=reserved.keeps_s, kept_for=reserved.kept_for)
+    return replace(
+        decision, behind_h=behind_h, keeps_s=reserved.keeps_s, kept_for=reserved.kept_for, kept=reserved.kept
+    )
 
 
 def plain_assignment(

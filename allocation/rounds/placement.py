@@ -62,17 +62,26 @@ def _defragmented(placement: "_Placement", rows: Ints) -> "_Placement":
     return placement
 
 
-def return_idle_gpus(problem: Problem, assignment: Ints, inventory: Inventory, owner: Ints, quotas: Quotas) -> Ints:
-    """Return idle GPUs to the jobs that hold them: a job is preempted only if its GPUs are needed."""
+def return_idle_gpus(
+    problem: Problem, assignment: Ints, inventory: Inventory, owner: Ints, quotas: Quotas, *, kept: Ints | None = None
+) -> Ints:
+    """Return idle GPUs to the jobs that hold them: a job is preempted only if its GPUs are needed.
+
+    kept (n,) are those that stay idle: the decision keeps them for a job.
+    """
     placement = _Placement.start(problem, assignment, inventory, owner)
     remaining = remaining_after(problem, quotas, np.where(placement.has, assignment, -1))
     stopped = (problem.held >= 0) & (placement.sizes > 0) & ~placement.has
     stopped[inventory.holder[(placement.owner >= 0) & (inventory.holder >= 0)]] = False
+    spare = placement.idle - (0 if kept is None else kept)
     for i in np.flatnonzero(stopped).tolist():
         gpus, k = placement.held[i], int(problem.held[i])
-        if remaining.allows(i, k) and placement.feeds(i, gpus):
+        of_type = np.bincount(inventory.gpu_type[gpus], minlength=len(spare))
+        is_spare = bool((of_type <= spare)[of_type > 0].all())
+        if is_spare and remaining.allows(i, k) and placement.feeds(i, gpus):
             remaining.take(i, k)
             placement.give(i, gpus)
+            spare = spare - of_type
     return placement.owner
 
 
@@ -171,6 +180,11 @@ class _Placement:
         restricted, short = self.inventory.restricted[rows], self._orders.short_of_slack[rows]
         for first in (restricted & short, restricted & ~short, ~restricted & short, ~restricted & ~short):
             self._fill_by_size(rows[first])
+
+    @property
+    def idle(self) -> Ints:
+        """GPUs (n,) of each type without an owner."""
+        return np.bincount(self.inventory.gpu_type[self.owner < 0], minlength=len(self.problem.capacity))
 
     @property
     def _orders(self) -> NodeOrder:

@@ -222,6 +222,7 @@ def _rates(job: JobRow, inputs: DryRunInputs, offered: Configurations) -> tuple[
         measured=inputs.measured,
         noise=inputs.noise,
         received=[],
+        ran={},
         busy_in_arrays={},
         known_rates=inputs.known_rates,
     )

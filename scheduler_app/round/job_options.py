@@ -238,7 +238,7 @@ def _measured_in(rows: InputRows) -> Callable[[JobRow], Knowledge]:
     """Look up measurements by workload, before a job's own declared rates are added."""
     index = {row.id: j for j, row in enumerate(rows.types)}
     seen: dict[tuple[int, str], dict[tuple[int, int, int, int], Measurement]] = defaultdict(dict)
-    for row in rows.measured:
+    for row in rows.measured_on_types:
         place = (index[row.gpu_type_id], row.gpus, row.nodes, row.batch_size)
         seen[row.team_id, row.workload][place] = row.measurement
     known: dict[tuple[Any, ...], Knowledge] = {}
@@ -267,7 +267,7 @@ def most_replicas(rows: InputRows, service: InService, jobs: Sequence[JobRow]) -
     """The most replicas (m,) with a rate: measured for the workload, declared by the owner, or held now."""
     name_of = {row.id: row.name for row in rows.types}
     gangs: dict[tuple[int, str], list[tuple[str, int]]] = defaultdict(list)
-    for row in rows.measured:
+    for row in rows.measured_on_types:
         gangs[row.team_id, row.workload].append((name_of[row.gpu_type_id], row.gpus))
 
     @cache

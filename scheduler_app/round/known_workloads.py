@@ -42,7 +42,7 @@ def rate_factors(rates: Iterable[KnownRate], types: Sequence[int], specs: Sequen
     index = {gpu_type: j for j, gpu_type in enumerate(types)}
     cells: dict[tuple[int, str], dict[Place, float]] = defaultdict(dict)
     batches: dict[tuple[int, str], set[int]] = defaultdict(set)
-    for row in rates:
+    for row in (row for row in rates if row.gpu_type_id in index):  # a type may have come since types were read
         cells[row.team_id, row.workload][index[row.gpu_type_id], row.gpus, row.nodes] = row.steps_per_second
         batches[row.team_id, row.workload].add(row.batch_size)
     by_team: dict[int, list[dict[Place, float]]] = defaultdict(list)

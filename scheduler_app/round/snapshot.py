@@ -16,6 +16,7 @@ import numpy as np
 from accounting_app.durations.duration_history import history_of
 from allocation.configurations import Configurations
 from allocation.demands import Demands
+from allocation.fairness import mean_present
 from allocation.inventory import Inventory
 from allocation.problem import LEAST_WEIGHT, Problem, isolated_rate, normaliser
 from allocation.quotas import Quotas
@@ -192,7 +193,7 @@ def _problem(
         total_steps=lengths.total_steps,
         remaining_steps=lengths.remaining_steps,
         attained_gpu_s=_attained(service, jobs, now),
-        isolated_s=lengths.done_steps / isolated_rate(base_gpus, base_rate, capacity),
+        isolated_s=lengths.done_steps / isolated_rate(base_gpus, base_rate, capacity, _beside(rows, jobs, now)),
         received_s=_received(rows, jobs, timing),
         held=options.held,
         held_s=held_s,
@@ -221,6 +222,18 @@ def _weights(rows: InputRows, jobs: Sequence[JobRow]) -> Floats:
         in_team[job.team_id] += job.weight  # type: ignore[assignment]  # typeshed's Counter counts in integers
     weight = np.array([rows.teams[job.team_id].weight * job.weight / in_team[job.team_id] for job in jobs])
     return np.maximum(weight / weight.mean(), LEAST_WEIGHT) if len(weight) else weight
+
+
+def _beside(rows: InputRows, jobs: Sequence[JobRow], now: datetime) -> Floats:
+    """Mean number (m,) of these jobs, itself among them, that were there while each did the work that it has done.
+
+    Jobs that came after it ran last do not change what its work would have taken on a share of its own.
+    """
+    arrived_s = np.array([(job.arrived_at - now).total_seconds() for job in jobs])
+    ran = [rows.ran.get(job.id) for job in jobs]
+    began_s = np.array([(it.first_at - now).total_seconds() if it else 0.0 for it in ran])
+    ended_s = np.array([(it.last_at - now).total_seconds() if it else 0.0 for it in ran])
+    return mean_present(arrived_s, began_s, np.maximum(ended_s, began_s))
 
 
 def _attained(service: InService, jobs: Sequence[JobRow], now: datetime) -> Floats:

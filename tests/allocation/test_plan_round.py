@@ -9,6 +9,8 @@ from allocation.decision import Decision, Status
 from allocation.plan_round import plan_round
 from allocation.policies.fifo import fifo
 from allocation.policies.max_min_fairness import max_min_fairness
+from allocation.policies.motley import motley
+from allocation.policies.motley_static import motley_static
 from allocation.problem import Problem
 from allocation.quotas import Quotas
 from allocation.rounds.pending_reasons import ReasonCode, explain
@@ -187,3 +189,24 @@ def test_a_team_never_has_more_gpus_than_its_limit(policy):
     planned = plan(problem, build_inventory([[4] * 4, [8] * 2], 30), policy, quotas)
     of_team = np.isin(planned.owner, np.arange(0, 30, 2))
     assert of_team.sum() == 3
+
+
+@pytest.mark.parametrize("policy", [motley, motley_static])
+def test_gpus_that_are_kept_for_a_gang_are_not_returned_to_a_job_that_is_stopped(policy):
+    """Of twelve GPUs four are leased and four idle; a gang of twelve is due, and the last job replaces the second."""
+    problem = Problem.of(
+        [[1, 0], [1, 0], [0, 1], [1, 0]],
+        [[4, 12]],
+        [12],
+        remaining_steps=[5000, 50_000, 100, 50],
+        age_s=[600, 50_000, 5000, 40],
+        held=[0, 0, -1, -1],
+        held_s=[5, 40_000, 0, 0],
+        attained_gpu_s=[20, 160_000, 0, 0],
+        restart_s=[200, 10, 10, 10],
+    )
+    inventory = build_inventory([[12]], 12, holder=[0] * 4 + [1] * 4 + [IDLE] * 4)
+    planned = plan(problem, inventory, policy)
+    assert planned.decision.kept_for.tolist() == [2]
+    assert planned.assignment.tolist() == [0, -1, -1, 0]
+    assert (planned.owner == IDLE).sum() == 4

@@ -18,18 +18,21 @@ from allocation.policies import POLICIES
 from allocation.policies.fifo import fifo
 from allocation.problem import Problem
 from allocation.solvers.linear_program import maximize
-from cluster_app.models import Node
+from cluster_app.models import GpuType, Node
 from cluster_app.services import cordon
 from jobs_app.lifecycle.attempt_endings import AttemptEnd, AttemptIsNotLive, end_attempt
 from jobs_app.lifecycle.commands import cancel_job, hold_job, release_job
-from jobs_app.models import Attempt, Job
+from jobs_app.models import Attempt, Job, Throughput
 from scheduler_app.errors import NotReplayable
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.policy.settings import choose_policy
 from scheduler_app.round.archive import archive_of, pack
 from scheduler_app.round.dispatch import dispatch
+from scheduler_app.round.inputs import TypeRow, reading
 from scheduler_app.round.lease import acquire_lease, open_round
 from scheduler_app.round.replay import replay_round
+from scheduler_app.round.run_round import read_for_round, take_snapshot
+from scheduler_app.round.snapshot import build_snapshot
 from scheduler_app.round.tick import round_is_due
 from tests.scheduler.decided_round import Decided
 from tests.service_lab import UNTIL_LET_GO, Lab
@@ -370,3 +373,37 @@ def test_an_attempt_ends_once(lab: Lab) -> None:
     attempt = lab.attempts(job)[0]
     with pytest.raises(AttemptIsNotLive):
         end_attempt(attempt, AttemptEnd(lab.now, exit_code=1, gone=True))
+
+
+def test_jobs_that_came_after_a_job_had_run_do_not_lengthen_what_its_work_takes_alone(lab: Lab) -> None:
+    """Five hours of work a hundred hours ago, beside one other; ten jobs came since."""
+    lab.node("n1", gpus=8)
+    gang, beside = (lab.submit(gpus=8, total_steps=36_000, rates={"a100": {"8": 1.0}}) for _ in range(2))
+    began = lab.now - timedelta(hours=100)
+    ended = {"state": Attempt.State.ENDED, "outcome": Attempt.Outcome.PREEMPTED, "gone_at": lab.now}
+    lab.attempt(gang, gpu_count=8, started_at=began, ended_at=began + timedelta(hours=5), **ended)
+    Job.objects.filter(pk__in=[gang.pk, beside.pk]).update(created_at=began)
+    Job.objects.filter(pk=gang.pk).update(step=18_000, attempt_count=1)
+    for _ in range(10):
+        lab.submit()
+    snapshot = take_snapshot(lab.now, PolicySetting.objects.current())[0]
+    isolated_s = dict(zip(snapshot.jobs, snapshot.problem.isolated_s.tolist(), strict=True))
+    assert isolated_s[str(gang.pk)] == pytest.approx(2 * 5 * 3600)
+    assert isolated_s[str(beside.pk)] == 0
+
+
+def test_a_node_and_the_rates_of_a_type_that_come_while_a_round_is_read_are_for_the_next(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.node("n1")
+    job = lab.submit(workload="w")
+    nodes, types = reading._nodes(), [TypeRow(*GpuType.objects.values_list(*TypeRow._fields).get())]
+    lab.node("n2", "h100")
+    kind, rate = GpuType.objects.get(name="h100"), {"workload": "w", "steps_per_second": 1.0, "reports": 5}
+    for gpus in (1, 2):
+        Throughput.objects.create(team=job.team, gpu_type=kind, gpus=gpus, nodes=1, **rate)
+    monkeypatch.setattr(reading, "_nodes", lambda: nodes)
+    rows, timing = read_for_round(lab.now, PolicySetting.objects.current())
+    snapshot, _ = build_snapshot(replace(rows, types=types), timing)
+    assert (snapshot.types, snapshot.nodes, len(snapshot.gpus)) == (("a100",), ("n1",), 2)
+    assert snapshot.jobs == (str(job.pk),)

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from uuid import UUID
 
-from django.db.models import Count, Max
+from django.db.models import Count, Max, Min, Value
+from django.db.models.functions import Coalesce
 
 from accounting_app.durations.array_samples import read_array_samples
 from accounting_app.durations.boosted_model import read_model
@@ -25,6 +26,7 @@ from scheduler_app.round.inputs.rows import (
     GpuRow,
     InputRows,
     NodeRow,
+    Ran,
     RunInterval,
     TeamRow,
     TypeQuotaRow,
@@ -45,7 +47,7 @@ def read_input_rows(shares_since: datetime, now: datetime, *, begin_by: datetime
     return InputRows(
         types=[TypeRow(*row) for row in GpuType.objects.order_by("name").values_list(*TypeRow._fields)],
         nodes=nodes,
-        gpus=[GpuRow(*r) for r in Gpu.objects.present().order_by("node__name", "index").values_list(*GpuRow._fields)],
+        gpus=_gpus(nodes),
         holders={gpu: attempt for gpu, attempt, held_from in claims if held_from},
         waiting_claims={gpu: attempt for gpu, attempt, held_from in claims if not held_from},
         attempts=attempts,
@@ -58,6 +60,7 @@ def read_input_rows(shares_since: datetime, now: datetime, *, begin_by: datetime
         measured=read_measured(jobs),
         noise=noise_of(job.workload for job in jobs if job.batch_size),
         received=[*_received(attempts.values()), *_received_before(shares_since)],
+        ran=_ran(now),
         busy_in_arrays=_in_arrays(Job.objects.active()),
         unfinished_in_arrays=_in_arrays(Job.objects.unfinished()) if any(job.array_id for job in jobs) else {},
         array_samples=read_array_samples({job.array_id for job in jobs if job.array_id and job.total_steps is None}),
@@ -95,6 +98,13 @@ def _nodes() -> list[NodeRow]:
         )
         for *row, options, engine, kind, containers, of_engine, trusted in rows
     ]
+
+
+def _gpus(nodes: Iterable[NodeRow]) -> list[GpuRow]:
+    """GPUs of these nodes: the rows are no snapshot, and another node may have come since."""
+    known = {node.id for node in nodes}
+    rows = Gpu.objects.present().order_by("node__name", "index").values_list(*GpuRow._fields)
+    return [gpu for gpu in map(GpuRow._make, rows) if gpu.node_id in known]
 
 
 def _cpus_per_core() -> dict[tuple[str, str], int]:
@@ -155,6 +165,12 @@ def _received_before(since: datetime) -> list[RunInterval]:
     """Attempts that ended after this moment, of unfinished jobs."""
     ended = Attempt.objects.filter(ended_at__gt=since, started_at__isnull=False, job__finished_at=None)
     return list(ended.values_list("job_id", "gpu_type_id", "started_at", "ended_at"))  # type: ignore[arg-type]  # as asked
+
+
+def _ran(now: datetime) -> dict[UUID, Ran]:
+    attempts = Attempt.objects.filter(started_at__isnull=False, job__finished_at=None).order_by()
+    times = {"first_at": Min("started_at"), "last_at": Max(Coalesce("ended_at", Value(now)))}
+    return {job: Ran(*of_job) for job, *of_job in attempts.values("job").annotate(**times).values_list("job", *times)}
 
 
 def _in_arrays(jobs: JobQuerySet) -> dict[UUID, int]:

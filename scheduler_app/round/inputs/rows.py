@@ -84,6 +84,13 @@ class AttemptRow(NamedTuple):
     """Whether it was placed where it is to measure its rate there."""
 
 
+class Ran(NamedTuple):
+    """When a job first ran, and when it last did: until now, if it runs."""
+
+    first_at: datetime
+    last_at: datetime
+
+
 RunInterval = tuple[UUID, int, datetime, datetime | None]
 """Job, GPU type, start and end of an attempt that ran; no end: it still runs."""
 
@@ -137,6 +144,8 @@ class InputRows:
     noise: Mapping[tuple[int, str], tuple[float, float]]
     """Team and workload → the gradient's squared norm, and the variance of one sample's."""
     received: list[RunInterval]
+    ran: Mapping[UUID, Ran]
+    """Unfinished jobs that have run → when."""
     busy_in_arrays: Mapping[UUID, int]
     """Array → number of its members that hold GPUs or have a waiting claim."""
 
@@ -186,6 +195,12 @@ class InputRows:
         """The jobs of all attempts, those that are not decided on among them."""
         unreadable = {key: job.row for key, job in self.unreadable.items()}
         return {**unreadable, **self.left_out, **{job.id: job for job in self.jobs}}
+
+    @property
+    def measured_on_types(self) -> list[MeasuredRow]:
+        """Measured rates on the GPU types that were read: the rows are no snapshot, and one may have come since."""
+        known = {row.id for row in self.types}
+        return [row for row in self.measured if row.gpu_type_id in known]
 
     @property
     def missing_storage(self) -> dict[str, list[str]]:
