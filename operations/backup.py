@@ -64,9 +64,12 @@ def write_backup(file: IO[bytes]) -> Manifest:
 
 
 def unfinished_backups() -> Iterator[Path]:
-    """Folders of backups that are being written or restored, or that a killed process has left: whole databases."""
-    var: Path = settings.VAR_DIR
-    return var.glob(f"{UNFINISHED}*")
+    """Folders of backups that are being written or restored, or that a killed process has left: whole databases.
+
+    In a container whose disk is read-only they are beside the archive (docs/full-stack.md).
+    """
+    for folder in {settings.VAR_DIR, settings.MOTLEY_ARCHIVE_ROOT}:
+        yield from folder.glob(f"{UNFINISHED}*")
 
 
 def note_backup(manifest: Manifest, file: str) -> None:

@@ -188,7 +188,7 @@ def _ran_throughout(started: QuerySet[Attempt], since: datetime, now: datetime) 
 
 def _ran_in_part(started: QuerySet[Attempt], since: datetime, now: datetime) -> list[HeldGpuTime]:
     """Attempts that started or ended within the interval."""
-    some = started.filter(Q(ended_at=None, started_at__gt=since) | Q(ended_at__gt=since))
+    some = started.filter(Q(ended_at=None, started_at__gt=since) | Q(ended_at__gt=since)).order_by()
     columns = ("job__team", "gpu_type", "relative_speed", "gpu_count", "started_at", "ended_at")
     return [
         HeldGpuTime(team, kind, gpu_s, gpu_s * speed)

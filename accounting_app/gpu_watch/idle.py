@@ -101,7 +101,7 @@ def _idle_gpus(since: datetime, until: datetime) -> dict[int, int]:
 
 def _attempts(idle: Mapping[int, int]) -> list[AttemptUse]:
     """The running attempts that have idle GPUs now, or had some at the last check."""
-    live = Attempt.objects.filter(state=Attempt.State.RUNNING)
+    live = Attempt.objects.live().filter(state=Attempt.State.RUNNING)
     rows = live.filter(pk__in=list(idle)) | live.filter(idle_gpus__gt=0)
     columns = ("pk", "job", "number", "gpu_count", "idle_gpus", "idle_since")
     return [AttemptUse(*row) for row in rows.order_by("pk").values_list(*columns)]

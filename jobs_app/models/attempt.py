@@ -15,6 +15,7 @@ OUTCOMES = ("", "succeeded", "failed", "preempted", "moved", "requeued", "cancel
 
 class AttemptQuerySet(models.QuerySet["Attempt"]):
     def live(self) -> "AttemptQuerySet":
+        """By the index `attempt_live`, which SQLite uses for this condition alone, and not for states that imply it."""
         return self.exclude(state=Attempt.State.ENDED)
 
     def live_or_latest(self) -> "AttemptQuerySet":
@@ -23,7 +24,7 @@ class AttemptQuerySet(models.QuerySet["Attempt"]):
 
     def at_engine(self) -> "AttemptQuerySet":
         """Attempts that have been sent to an engine and have not ended."""
-        return self.filter(state__in=Attempt.AT_ENGINE)
+        return self.live().filter(state__in=Attempt.AT_ENGINE)
 
     def with_processes(self) -> "AttemptQuerySet":
         """Attempts that may still have processes, whether or not they have ended."""
@@ -178,7 +179,7 @@ class Attempt(models.Model):
     class Meta:
         ordering = ("id",)
         indexes = [
-            models.Index(fields=("state",), condition=~Q(state="ended"), name="attempt_live"),
+            models.Index(fields=("id",), condition=~Q(state="ended"), name="attempt_live"),
             models.Index(fields=("id",), condition=Q(gone_at=None), name="attempt_ungone"),
             models.Index(fields=("ended_at",), name="attempt_by_end"),
         ]

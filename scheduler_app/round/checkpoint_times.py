@@ -47,7 +47,7 @@ def renew_checkpoint_times(number: int, now: datetime) -> None:
 
 def _looked_at(number: int) -> list[Attempt]:
     """Attempts that run and were told their times at the launch, or the part of them whose turn it is."""
-    running = Attempt.objects.filter(state=Attempt.State.RUNNING).exclude(checkpoint_times={})
+    running = Attempt.objects.live().filter(state=Attempt.State.RUNNING).exclude(checkpoint_times={})
     parts = 1 + running.count() // LOOKED_AT
     turn = running.annotate(part=F("pk") % parts).filter(part=number % parts)
     return list(turn.only(*COLUMNS).order_by("pk"))

@@ -38,6 +38,7 @@ from jobs_app.code.storage import path_of
 from jobs_app.lifecycle.attempt_endings import AttemptEnd, AttemptIsNotLive, end_attempt, end_attempts
 from jobs_app.lifecycle.attempts import StopOrder, about_attempt, withdraw_all
 from jobs_app.models import Attempt, GpuClaim, Job, Reason
+from jobs_app.models.attempt import AttemptQuerySet
 from jobs_app.secrets import SecretGone, UsableSecrets
 from jobs_app.submission.images import may_fetch
 from jobs_app.tokens import JobToken
@@ -253,8 +254,7 @@ def _launched(
 
 def _send_shares(fence: Fence, running: dict[str, Engine]) -> None:
     """Tell the engines the changed shares of attempts that run; one that is still to start is launched with its own."""
-    alive = (State.RUNNING, State.STOPPING)  # one that stops works on for its grace
-    due = Attempt.objects.filter(share_due=True, state__in=alive).exclude(engine__in=_silent_engines())
+    due = _to_be_told(share_due=True)
     for batch in _batches(list(due.order_by("pk").values_list("pk", flat=True))):
         fence.check()
         gpus = launch_gpus_of(batch)
@@ -272,14 +272,19 @@ def note_told_shares(told: Mapping[int, tuple[int, int]]) -> None:
     Attempt.objects.filter(pk__in=same).update(share_due=False)
 
 
+def _to_be_told(**due: bool) -> AttemptQuerySet:
+    """Attempts with such news, which run, or stop and work on for their grace, at engines that answer."""
+    at_work = Attempt.objects.live().filter(state__in=(State.RUNNING, State.STOPPING))
+    return at_work.filter(**due).exclude(engine__in=_silent_engines())
+
+
 def _send_checkpoint_times(fence: Fence, running: dict[str, Engine]) -> None:
     """Tell the engines what jobs that run are to decide from when they save next, where that has changed.
 
     One batch in a turn: the news of one node may concern all jobs, and launches and stops do not wait for it.
     """
-    alive = (State.RUNNING, State.STOPPING)
-    due = Attempt.objects.filter(checkpoint_times_due=True, state__in=alive).exclude(engine__in=_silent_engines())
-    batch = due.order_by("pk").values_list("pk", "engine", "checkpoint_times")[:COMMANDS_PER_BATCH]
+    due = _to_be_told(checkpoint_times_due=True).order_by("pk")
+    batch = due.values_list("pk", "engine", "checkpoint_times")[:COMMANDS_PER_BATCH]
     if not batch:
         return
     fence.check()

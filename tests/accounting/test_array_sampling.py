@@ -13,7 +13,7 @@ from accounting_app.durations.forecast_store import close_forecasts
 from accounting_app.models import DurationForecast
 from estimation.durations import Basis
 from insight_app.explain.array_progress import array_progress, array_summary
-from jobs_app.models import Attempt, Job
+from jobs_app.models import Attempt, Job, JobArray
 from scheduler_app.models import PolicySetting, Round
 from scheduler_app.round.archive import archive_of
 from scheduler_app.round.run_round import take_snapshot
@@ -81,6 +81,8 @@ def test_an_array_that_leaves_out_indices_has_as_many_tasks_as_it_lists(cluster:
     cluster.submit(UNTIL_LET_GO, name="sweep", array="0-900:100")
     problem = snapshot(cluster).problem
     assert (problem.pilot.sum(), problem.unsampled.sum()) == (1, 9)
+    JobArray.objects.update(indices=7)  # as nobody but the service should write
+    assert len(snapshot(cluster).jobs) == 10
 
 
 def test_history_at_submission_draws_the_estimate_to_itself(cluster: Lab) -> None:

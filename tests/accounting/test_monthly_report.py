@@ -20,6 +20,7 @@ from cluster_app.models import GpuType
 from jobs_app.lifecycle.commands import cancel_job, requeue_job
 from jobs_app.models import Attempt, Job, Team
 from operations.retention import delete_expired
+from tests.query_plan import plan_of
 from tests.rest_callers import caller
 from tests.service_lab import UNTIL_LET_GO, Lab
 
@@ -321,9 +322,3 @@ def test_a_year_of_jobs_takes_as_many_queries_as_one(march: Lab) -> None:
     assert len(statements) == before == 10
     plans = [plan for sql in statements if "jobs_app_attempt" in sql or "jobs_app_job" in sql for plan in plan_of(sql)]
     assert not [plan for plan in plans if plan.startswith("SCAN jobs_app")], plans
-
-
-def plan_of(sql: str) -> list[str]:
-    with connection.cursor() as cursor:
-        cursor.execute(f"EXPLAIN {'QUERY PLAN ' if connection.vendor == 'sqlite' else ''}{sql}")
-        return [str(row[-1]) for row in cursor.fetchall()]

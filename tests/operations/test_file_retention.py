@@ -136,9 +136,10 @@ def test_unfinished_files_of_killed_processes_go(site: Lab, settings: Settings) 
         written(code_root() / "incoming" / "tmp123.tar.gz"),
         written(settings.MOTLEY_ARCHIVE_ROOT / "2026-03" / ".unfinished-123"),
         written(settings.VAR_DIR / f"{UNFINISHED}123" / "database"),
+        written(settings.MOTLEY_ARCHIVE_ROOT / f"{UNFINISHED}123" / "database"),
     ]
     delete_expired(timezone.now())
     assert all(path.exists() for path in files)
-    assert delete_expired(timezone.now() + SAFE_AGE + timedelta(hours=1)).removed[UNFINISHED_FILES] == 4
+    assert delete_expired(timezone.now() + SAFE_AGE + timedelta(hours=1)).removed[UNFINISHED_FILES] == 5
     assert not any(path.exists() for path in files)
     assert list(settings.VAR_DIR.iterdir()) == []

@@ -29,11 +29,13 @@ from scheduler_app.policy.settings import choose_policy
 from scheduler_app.round.archive import archive_of, pack
 from scheduler_app.round.dispatch import dispatch
 from scheduler_app.round.inputs import TypeRow, reading
+from scheduler_app.round.inputs import jobs as jobs_of_round
 from scheduler_app.round.lease import acquire_lease, open_round
 from scheduler_app.round.replay import replay_round
 from scheduler_app.round.run_round import read_for_round, take_snapshot
 from scheduler_app.round.snapshot import build_snapshot
 from scheduler_app.round.tick import round_is_due
+from tests.query_plan import plan_of
 from tests.scheduler.decided_round import Decided
 from tests.service_lab import UNTIL_LET_GO, Lab
 
@@ -390,6 +392,27 @@ def test_jobs_that_came_after_a_job_had_run_do_not_lengthen_what_its_work_takes_
     isolated_s = dict(zip(snapshot.jobs, snapshot.problem.isolated_s.tolist(), strict=True))
     assert isolated_s[str(gang.pk)] == pytest.approx(2 * 5 * 3600)
     assert isolated_s[str(beside.pk)] == 0
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="PostgreSQL scans tables that are as small as here")
+def test_turns_and_rounds_read_no_table_that_grows_from_end_to_end(lab: Lab) -> None:
+    """Jobs and attempts of the past are millions; those that go on are found by indexes that hold them alone."""
+    lab.node("n1")
+    job = lab.submit(UNTIL_LET_GO)
+    lab.submit(after=[{"job": str(job.pk)}])
+    lab.running(job)
+    with CaptureQueriesContext(connection) as asked:
+        lab.tick()
+        lab.round()
+        reading._checkpoint_s()
+        jobs_of_round._with_bound_ones([])
+    lab.let_go(job)
+    grows = ("SCAN jobs_app_attempt", "SCAN jobs_app_job")
+    reads = {query["sql"] for query in asked if query["sql"].startswith(("SELECT", "UPDATE", "DELETE"))}
+    scanned = {row: sql for sql in reads for row in plan_of(sql) if row.startswith(grows)}
+    assert scanned.keys() <= {
+        f"SCAN jobs_app_attempt USING INDEX {name}" for name in ("attempt_live", "attempt_ungone")
+    }
 
 
 def test_a_node_and_the_rates_of_a_type_that_come_while_a_round_is_read_are_for_the_next(

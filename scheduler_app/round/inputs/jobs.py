@@ -123,7 +123,8 @@ def _with_sizes_of_sparse_arrays(rows: list[JobRow]) -> list[JobRow]:
     """The jobs, with the number of tasks of arrays that leave out indices; read once an array, lists may be long."""
     arrays = {row.array_id for row in rows if row.array_id}
     sparse = JobArray.objects.filter(pk__in=arrays, indices__isnull=False) if arrays else JobArray.objects.none()
-    sizes = {array.pk: len(array.all_indices) for array in sparse}
+    listed = sparse.values_list("pk", "indices")
+    sizes = {pk: len(indices) for pk, indices in listed if isinstance(indices, list)}  # or somebody has written past us
     return [row._replace(array_tasks=sizes[row.array_id]) if row.array_id in sizes else row for row in rows]
 
 
@@ -147,7 +148,7 @@ def _places_beyond(everywhere: frozenset[str], volunteers: str) -> tuple[str, ..
 
 def _with_bound_ones(jobs: Sequence[JobRow]) -> list[JobRow]:
     """The jobs; those that have run at an engine without agents are bound to such ones, where their files are."""
-    of_site = Attempt.objects.filter(started_at__isnull=False, job__finished_at=None)
+    of_site = Attempt.objects.filter(started_at__isnull=False, job__in=Job.objects.unfinished())
     agents = Engine.objects.filter(kind__in=WITH_AGENTS).values("name")
     bound = set(of_site.exclude(engine__in=agents).order_by().values_list("job", flat=True).distinct())
     return [job._replace(volunteers=(KEPT,)) if job.id in bound else job for job in jobs]

@@ -18,6 +18,7 @@ from cluster_app.models import Engine, Gpu, GpuType, Node, NodeEvent
 from cluster_app.models.engine import booked_per_gpu
 from cluster_app.storage import OF_ENGINE, StoragePaths, missing_storage, offers
 from jobs_app.models import Attempt, GpuClaim, Job, JobDependency, JobEvent, Team, TeamQuota
+from jobs_app.models.attempt import AttemptQuerySet
 from jobs_app.models.job import JobQuerySet
 from scheduler_app.round.inputs.jobs import live_attempts, round_jobs
 from scheduler_app.round.inputs.measured import noise_of, read_measured
@@ -67,7 +68,7 @@ def read_input_rows(shares_since: datetime, now: datetime, *, begin_by: datetime
         known_rates=read_known_rates(),
         ended=read_ended_jobs() if estimated else [],
         duration_model=read_model() if estimated else None,
-        stages=read_stage_ratios(JobDependency.objects.filter(child__finished_at=None)) if estimated else {},
+        stages=read_stage_ratios(JobDependency.objects.filter(child__in=Job.objects.unfinished())) if estimated else {},
         forecasts=read_open_forecasts(),
         loss_rates=node_loss_rates(now),
         budgets=budgets,
@@ -153,7 +154,7 @@ def _begin_times(now: datetime) -> dict[UUID, datetime]:
 
 
 def _checkpoint_s() -> dict[UUID, float]:
-    told = Attempt.objects.filter(job__finished_at=None, checkpoint_s__isnull=False)
+    told = _of_unfinished_jobs().filter(checkpoint_s__isnull=False)
     return dict(told.order_by("number").values_list("job", "checkpoint_s"))  # type: ignore[arg-type]  # none is null
 
 
@@ -163,14 +164,19 @@ def _received(live: Iterable[AttemptRow]) -> list[RunInterval]:
 
 def _received_before(since: datetime) -> list[RunInterval]:
     """Attempts that ended after this moment, of unfinished jobs."""
-    ended = Attempt.objects.filter(ended_at__gt=since, started_at__isnull=False, job__finished_at=None)
+    ended = _of_unfinished_jobs().filter(ended_at__gt=since, started_at__isnull=False)
     return list(ended.values_list("job_id", "gpu_type_id", "started_at", "ended_at"))  # type: ignore[arg-type]  # as asked
 
 
 def _ran(now: datetime) -> dict[UUID, Ran]:
-    attempts = Attempt.objects.filter(started_at__isnull=False, job__finished_at=None).order_by()
+    attempts = _of_unfinished_jobs().filter(started_at__isnull=False).order_by()
     times = {"first_at": Min("started_at"), "last_at": Max(Coalesce("ended_at", Value(now)))}
     return {job: Ran(*of_job) for job, *of_job in attempts.values("job").annotate(**times).values_list("job", *times)}
+
+
+def _of_unfinished_jobs() -> AttemptQuerySet:
+    """By an index on the states of jobs; none has those that have not finished."""
+    return Attempt.objects.filter(job__in=Job.objects.unfinished())
 
 
 def _in_arrays(jobs: JobQuerySet) -> dict[UUID, int]:
