@@ -538,7 +538,7 @@ def test_trials_train_rest_at_a_rung_and_the_best_ends(cluster: Lab) -> None:
         (
             {"parameters": {"a": {"values": [1, 2]}, "b": {"min": 1, "max": 3}}},
             "/run_cap",
-            "has 6 points: give at most",
+            "only 6 combinations: set run_cap to at most 6",
         ),
         ({"spec": {"command": ["${program}"], "gpus": 1}}, "/program", "give program, as train.py"),
         ({"spec": {"command": ["a", "${args_json}"], "gpus": 1}}, "/spec/command", "${args_json} is not filled in"),
