@@ -1,5 +1,6 @@
 """Minimum mean completion time by bipartite matching (AlloX)."""
 
+from dataclasses import replace
 from typing import Annotated
 
 import scipy
@@ -24,7 +25,7 @@ from numpy import (
     zeros_like,
 )
 
-from allocation.decision import Decision
+from allocation.decision import Decision, Status
 from allocation.policies._shared import base_gangs, on_base_gangs, steps_left
 from allocation.policies.parameters import Range
 from allocation.problem import Problem
@@ -61,8 +62,9 @@ def allox(
         & \textstyle\sum_i x_{isp} \le 1     && \forall s, p \quad\text{(one job at a time)}
 
     The first job on each GPU starts now; of jobs with equal work, the oldest first. AlloX has jobs of one GPU only; a
-    gang is matched by its work in GPU-seconds, and starts when enough GPUs of the type are left. Of a long queue, or in
-    a short time limit, the oldest jobs are matched; the others start where they are fastest, on GPUs that these leave.
+    gang is matched by its work in GPU-seconds, and starts when enough GPUs of the type are left. Only jobs that run on
+    a type with a free GPU take part. Of a long queue, or in a short time limit, the oldest of these are matched; the
+    others start on the free type on which they are fastest, on GPUs that those leave.
 
     Parameters
     ----------
@@ -75,7 +77,8 @@ def allox(
     Returns
     -------
     Decision
-        assignment (m,); objective: jobs that run; prices are 0.
+        assignment (m,); objective: jobs that run; prices are 0; status `limit` where the time limit made the matching
+        smaller.
 
     References
     ----------
@@ -83,15 +86,16 @@ def allox(
     """
     keep = holds_something(problem)
     left = maximum(problem.capacity - problem.usage[:, problem.held[keep]].sum(axis=1), 0)
-    by_age = lexsort((-problem.age_s, keep))[: (~keep).sum()]
-    rows = by_age[: max(int(oldest * len(keep)), int(left.sum()))]
     gangs = on_base_gangs(problem, ones_like(problem.received_s)) > 0
-    work = _gpu_seconds(problem, gangs)[rows]
-    turn, gpu_type = _matched(work, left, limit_s=problem.solve_limit_s)
-    rows = rows[turn]
+    work = where(left > 0, _gpu_seconds(problem, gangs), inf)
+    by_age = lexsort((-problem.age_s, keep))[: (~keep).sum()]
+    able = by_age[isfinite(work[by_age]).any(axis=1)]
+    rows = able[: max(int(oldest * len(keep)), int(left.sum()))]
+    turn, gpu_type = _matched(work[rows], left, limit_s=problem.solve_limit_s)
     mine = zeros_like(gangs)
-    mine[rows] = gangs[rows] & (problem.usage[gpu_type] > 0)
-    return serve(problem, rows, fastest(problem), keep=keep, strict=False, allowed=mine)
+    mine[rows[turn]] = gangs[rows[turn]] & (problem.usage[gpu_type] > 0)
+    decision = serve(problem, rows[turn], fastest(problem), keep=keep, strict=False, allowed=mine)
+    return _with_status(decision, len(rows), int(left.sum()), limit_s=problem.solve_limit_s)
 
 
 def _gpu_seconds(problem: Problem, gangs: Bools) -> Floats:
@@ -103,7 +107,10 @@ def _gpu_seconds(problem: Problem, gangs: Bools) -> Floats:
 
 
 def _matched(work: Floats, left: Ints, *, limit_s: float) -> tuple[Ints, Ints]:
-    """Jobs in the order of their starts and the GPU type of each, from their work (m, n), the oldest job first."""
+    """Jobs in the order of their starts and the GPU type of each, from their work (m, n), the oldest job first.
+
+    Each has work on a type with free GPUs, and none on others.
+    """
     m, places = _size(len(work), int(left.sum()), limit_s=limit_s)
     on_type = repeat(arange(left.size), left)
     position = arange(1, 1 + places)[:, None]
@@ -112,10 +119,17 @@ def _matched(work: Floats, left: Ints, *, limit_s: float) -> tuple[Ints, Ints]:
     place, gpu = divmod(column, max(on_type.size, 1))
     turn = _first_ones_first(place, gpu)
     turn = turn[isfinite(work[i, on_type[gpu]])[turn]]
-    others = arange(m, len(work))
-    others = others[isfinite(work[m:]).any(axis=1)]
     jobs, types = _oldest_first(i[turn], work), on_type[gpu[turn]]
-    return concatenate([jobs, others]), concatenate([types, work[others].argmin(axis=1)])
+    return concatenate([jobs, arange(m, len(work))]), concatenate([types, work[m:].argmin(axis=1)])
+
+
+def _with_status(decision: Decision, jobs: int, gpus: int, *, limit_s: float) -> Decision:
+    """The decision, with status and message where the time limit made the matching of so many jobs smaller."""
+    m, places = _size(jobs, gpus, limit_s=limit_s)
+    if (m, places) == _size(jobs, gpus, limit_s=inf):
+        return decision
+    said = f"In the time limit the oldest {m:,} of {jobs:,} jobs that could start were matched, {places:,} to a GPU."
+    return replace(decision, status=Status.LIMIT, message=said)
 
 
 def _size(jobs: int, gpus: int, *, limit_s: float) -> tuple[int, int]:

@@ -345,11 +345,13 @@ def _fill(record: Round, snapshot: Snapshot, plan: Plan) -> None:
 
 
 def _message_of(decision: Decision) -> str:
-    """Message on the solver: its error, or the optimality gap of a certified decision."""
+    """Message on the solver: its own, or the optimality gap of a certified decision."""
+    if decision.message:
+        return decision.message
     if decision.status == Status.LIMIT:
         return f"The time limit was reached; the best answer, used here, is within {decision.gap:.2%} of the optimum."
-    if decision.status != Status.FALLBACK or decision.message:
-        return decision.message
+    if decision.status != Status.FALLBACK:
+        return ""
     return f"The solver ran out of time; its best answer, used here, is within {decision.gap:.1%} of the optimum."
 
 

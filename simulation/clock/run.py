@@ -12,8 +12,8 @@ from simulation.clock.round_rules import PlannedRound, RoundRules
 from simulation.clock.state import State
 
 PATIENCE = 1000
-"""Rounds without a running job, before each of which a node, a window or a budget may have changed where any can, after
-which the simulation counts as stalled; jobs that will arrive may still change that."""
+"""Rounds without a running job, before each of which a node or a window may have changed where any can, after which the
+simulation counts as stalled; they count once no job will arrive or waits for a budget, which a reset ends for sure."""
 
 
 class Stalled(RuntimeError):
@@ -167,9 +167,14 @@ class Simulation:
         state.active = state.active[np.isnan(state.finish_s[state.active])]
         self._changed |= bool(done.any())
 
+    @property
+    def _waits_for_budget(self) -> bool:
+        return bool(self.state.waits_for_budget(self.state.active).any())
+
     def _end_round(self, stops_s: Floats, length_s: float) -> None:
-        self._idle_rounds = 0 if stops_s.size else self._idle_rounds + 1
-        if self._idle_rounds > PATIENCE and self._next == len(self.state.left):
+        goes_on = stops_s.size or self._next < len(self.state.left) or self._waits_for_budget
+        self._idle_rounds = 0 if goes_on else self._idle_rounds + 1
+        if self._idle_rounds > PATIENCE:
             raise Stalled(
                 f"{len(self.state.active)} jobs wait at {self.state.now_s:g} s, but no job runs or will arrive"
             )

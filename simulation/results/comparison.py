@@ -1,6 +1,7 @@
 """Comparison: one trace under several policies and seeds."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -134,10 +135,8 @@ class Comparison:
             except InvalidParameter as error:
                 raise InvalidSetting(f"policy {policy}: {error}") from error
         for trace in dict.fromkeys(task.trace for task in self.tasks):
-            try:
+            with _named(trace):
                 run = self.scenario.prepare(trace, self.policies[0], self.seeds[0])
-            except InvalidTrace as error:
-                raise InvalidSetting(f"{trace}: {error}") from error
             self.totals[trace] = run.total
             self.note = " ".join(dict.fromkeys([*filter(None, [self.note]), *run.notes])) or None
 
@@ -189,7 +188,17 @@ def _above(bound: TraceBound, figures: Mapping[str, Any]) -> dict[str, float | N
 
 
 def _depends_on_seed(scenario: Scenario, trace: Path, policies: Sequence[str]) -> bool:
-    return any(scenario.setting(policy, 0).chance for policy in policies) or scenario.draws_pilots(trace)
+    with _named(trace):
+        return any(scenario.setting(policy, 0).chance for policy in policies) or scenario.draws_pilots(trace)
+
+
+@contextmanager
+def _named(trace: Path) -> Generator[None]:
+    """Errors in a trace say in which file."""
+    try:
+        yield
+    except InvalidTrace as error:
+        raise InvalidSetting(f"{trace}: {error}") from error
 
 
 def _of_format(scenario: Scenario, trace: str, seeds: Sequence[int]) -> Scenario:

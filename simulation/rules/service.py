@@ -190,10 +190,15 @@ class ServiceRules:
         return PlannedRound(none, none >= 0, idle_until_s=self._idle_until_s(state))
 
     def _idle_until_s(self, state: State) -> float | None:
-        """When jobs of which none runs may run: a budget is reset, a node is repaired, a window ends; None: unknown."""
-        until_s = inf
-        if state.budgets is not None and state.waits_for_budget(state.active).any():
+        """When jobs of which none runs may run: a budget is reset, a node is repaired, a window ends; None: unknown.
+
+        Where all wait for a budget, it does not matter what becomes of nodes meanwhile.
+        """
+        waits, until_s = state.waits_for_budget(state.active), inf
+        if state.budgets is not None and waits.any():
             until_s = state.budgets.next_reset_s()
+            if waits.all():
+                return until_s
         if self.node_failures is not None:
             until_s = min(until_s, self.node_failures.next_s)
         if self.maintenance is not None:

@@ -5,6 +5,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 
+from allocation.decision import Status
 from allocation.policies.allox import allox
 from allocation.policies.fifo import fifo
 from allocation.policies.fifo_fastest import fifo_fastest
@@ -133,6 +134,27 @@ def test_allox_matches_as_many_jobs_as_its_time_limit_allows(monkeypatch):
     queue = {"remaining_steps": np.arange(60, 0, -1) * 600.0, "age_s": np.arange(60, 0, -1)}
     found = [allox(Problem.of(np.ones((60, 1)), [[1]], [1], **queue, solve_limit_s=s)) for s in (np.inf, 1.0)]
     assert [np.flatnonzero(decision.assignment >= 0).tolist() for decision in found] == [[59], [9]]
+
+
+def test_allox_says_so_where_its_time_limit_made_the_matching_smaller(monkeypatch):
+    """A replay has the limit again only then."""
+    monkeypatch.setattr(ALLOX, "STEPS_PER_S", 1e3)
+    queue = {"remaining_steps": np.full(60, 600.0), "age_s": np.arange(60, 0, -1)}
+    found = [allox(Problem.of(np.ones((60, 1)), [[1]], [1], **queue, solve_limit_s=s)) for s in (np.inf, 1e6, 1.0)]
+    assert [decision.status for decision in found] == [Status.RULE, Status.RULE, Status.LIMIT]
+    said = "In the time limit the oldest 10 of 60 jobs that could start were matched, 10 to a GPU."
+    assert [decision.message for decision in found] == ["", "", said]
+
+
+@pytest.mark.parametrize("oldest", [0.1, 1])
+def test_allox_leaves_no_gpu_idle_behind_a_long_queue_that_cannot_use_it(monkeypatch, oldest):
+    """The first type is taken; of the others that would run there, too, two start on the second, the oldest first."""
+    monkeypatch.setattr(ALLOX, "MOST_CELLS", 16)
+    rate = [[1, 0]] + [[1, 0]] * 40 + [[3, 1]] * 20
+    problem = Problem.of(
+        rate, np.eye(2), [1, 2], remaining_steps=np.full(61, 600.0), age_s=np.arange(61, 0, -1), held=[0] + [-1] * 60
+    )
+    assert np.flatnonzero(allox(problem, oldest=oldest).assignment == 1).tolist() == [41, 42]
 
 
 def test_allox_starts_a_gang_when_its_gpus_are_free():

@@ -168,6 +168,17 @@ def test_a_round_that_runs_into_its_limit_says_so_and_how_far_off_it_may_be(hurr
     assert hurried.message == "The time limit was reached; the best answer, used here, is within 6.25% of the optimum."
 
 
+def test_a_policy_that_says_itself_what_the_limit_cost_is_quoted(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab.node("n1")
+    said = "The oldest 10 of 60 jobs were matched."
+    of_rule = {"status": Status.LIMIT, "message": said}
+    monkeypatch.setitem(POLICIES, "hurried", lambda problem: replace(fifo(problem), **of_rule))
+    lab.policy("hurried")
+    lab.submit(UNTIL_LET_GO)
+    lab.tick()
+    assert Round.objects.get().message == said
+
+
 def test_its_page_the_list_rest_and_the_metrics_say_so(
     lab: Lab, hurried: Round, plain_static: None, client: Client
 ) -> None:

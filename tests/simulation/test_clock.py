@@ -157,6 +157,13 @@ def test_a_trace_that_goes_on_in_vain_is_stalled_although_nodes_come_and_go():
         simulation.run()
 
 
+def test_a_trace_whose_last_job_arrives_after_many_that_wait_for_a_node_goes_on():
+    """The only node is repaired two rounds after the last of 1,100 jobs, one a round, has arrived."""
+    trace = [job(f"j{n}", n * ROUND_S, 10) for n in range(1100)]
+    simulation = prepare(trace, node_failures=Scripted(1, turns=[(0, 0), (1101 * ROUND_S, 0)]))
+    assert simulation.run().finish_s.min() == 1101 * ROUND_S + 10
+
+
 def test_a_trace_is_not_stalled_before_its_last_job_has_arrived():
     """Nothing runs for twice as many rounds as a stalled trace is given, until the second job is there, too."""
 

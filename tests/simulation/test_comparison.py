@@ -135,10 +135,11 @@ def test_what_means_nothing_is_refused_before_anything_runs(call, trace, tmp_pat
     assert not (tmp_path / "out").exists()
 
 
-def test_a_trace_that_is_not_there_or_cannot_be_read_is_named(call, trace, tmp_path):
-    assert call(tmp_path / "none-{seed}.csv")[2] == f"there is no file {tmp_path}/none-0.csv\n"
+@pytest.mark.parametrize("words", [[], ["--seeds", "0-1", "--estimate-lengths"]])
+def test_a_trace_that_is_not_there_or_cannot_be_read_is_named(call, trace, tmp_path, words):
+    assert call(tmp_path / "none-{seed}.csv", *words)[2] == f"there is no file {tmp_path}/none-0.csv\n"
     trace.write_text("name,arrival_s,gpus,duration_s\na,soon,1,60\n")
-    assert call(trace)[::2] == (2, f"{trace}: line 2, column 2: arrival_s 'soon' is not a number\n")
+    assert call(trace, *words)[::2] == (2, f"{trace}: line 2, column 2: arrival_s 'soon' is not a number\n")
 
 
 def test_a_folder_that_cannot_be_made_is_named(call, trace, tmp_path):

@@ -93,6 +93,22 @@ def test_what_is_used_and_the_calendar_at_the_begin_count(tmp_path: Path) -> Non
     assert finished_h(tmp_path, *jobs, budgets="vision=5/week:hard:4") == pytest.approx([1], abs=0.1)
 
 
+def test_a_trace_that_waits_for_a_budget_is_not_stalled_though_nodes_come_and_go(tmp_path: Path) -> None:
+    """Until the end of January nodes fail and are repaired some 1,700 times."""
+    jobs = ("vision", 0.0, 1, 2.0), ("vision", 2.5, 1, 2.0)
+    told = {"cluster": "v100=20x8", "failures": "16:1", "checkpoint_s": 60.0}
+    figures, state = run(tmp_path, *jobs, budgets="vision=1/month:hard", begin="2026-01-01", **told)
+    assert figures["completed"] == 2
+    assert state.finish_s[1] >= 3600 * (31 * DAY + 2)
+
+
+def test_a_trace_that_waits_for_a_budget_is_not_stalled_though_many_jobs_come(tmp_path: Path) -> None:
+    jobs = [("vision", 0.0, 1, 2.0), *(("vision", 2.5 + n / 10, 1, 0.01) for n in range(1100))]
+    figures, state = run(tmp_path, *jobs, budgets="vision=1/month:hard", begin="2026-01-01")
+    assert figures["completed"] == 1101
+    assert state.finish_s[1:].min() >= 3600 * 31 * DAY
+
+
 def test_a_soft_budget_that_is_used_up_leaves_a_team_the_gpus_of_others(tmp_path: Path) -> None:
     jobs = [("vision", 0.0, 2, 8.0), ("speech", 0.0, 2, 8.0)]
     even = finished_h(tmp_path, *jobs, policy="max_min_fairness")
