@@ -1,9 +1,10 @@
 """One future: rounds of the policy, played forward from a draw until the jobs that are there have ended.
 
 A round is decided by `plan_round`, as in the service and in the simulator. Decisions are fewer the farther they lie in
-the future: the time between two is at least a part of that from now (`DECISIONS`). Between them jobs that wait start on
-GPUs that become free, in order (`forecast.filling`), at times that are not so coarse (`FILLINGS`). They are taken to
-have started when the GPUs became free, as in a round that this would have caused.
+the future: the time between two is at least a part of that from now (`DECISIONS`), and a larger one where they could
+only move jobs that run (`MOVES`). Between them jobs that wait start on GPUs that become free, in order
+(`forecast.filling`), at times that are not so coarse (`FILLINGS`). They are taken to have started when the GPUs became
+free, as in a round that this would have caused.
 """
 
 from collections.abc import Sequence
@@ -26,6 +27,9 @@ DECISIONS, FILLINGS = 0.25, 0.02
 """Least time between two decisions, and between two fillings, as a part of the time from now to them."""
 NEAR_DECISIONS_S, NEAR_FILLINGS_S = 10.0, 1.0
 """The same in seconds, near to now."""
+MOVES, NEAR_MOVES_S = 1.0, 300.0
+"""Least time between decisions due only to move jobs that run, as a part of the time from now and in seconds: they cost
+as much as others, and change less."""
 DAY_S = 86_400.0
 HORIZON_S = 3 * DAY_S
 """Jobs that have not ended by then have no end in this future."""
@@ -89,14 +93,14 @@ def run_round(state: State) -> None:
     _turn_nodes(state)
     _leave_nodes(state)
     active = np.flatnonzero(np.isinf(state.finish_s) & (state.open_s <= state.now_s))
-    if state.due and active.size:
+    if (state.due or state.now_s >= state.moves_s) and active.size:
         _decide(state, active) if state.now_s >= state.next_decision_s else _fill(state, active)
-    state.due = bool((state.held[active] < 0).any()) or _may_move(state, active)
+    state.due, state.moves_s = bool((state.held[active] < 0).any()), _moves_s(state, active)
     run_until(state, _next_s(state), active)
 
 
-def _may_move(state: State, active: Ints) -> bool:
-    """Whether a later round may move a row that runs to where it is faster, though none comes or ends before it.
+def _moves_s(state: State, active: Ints) -> float:
+    """When a round may move a row that runs to where it is faster, though none comes or ends before it; inf: never.
 
     What it gains by a restart may depend on how long it has run, and until its lock ends it cannot move.
     """
@@ -109,7 +113,9 @@ def _may_move(state: State, active: Ints) -> bool:
     rows = active[movable]
     fits = (problem.usage <= state.nodes.capacity[:, None]).all(axis=0)
     rate = np.where(fits, problem.rate[rows], 0)
-    return bool((rate.max(axis=1, initial=0) > problem.rate[rows, state.held[rows]]).any())
+    gains = rate.max(axis=1, initial=0) > problem.rate[rows, state.held[rows]]
+    unlocked_s = unlock_s[movable][gains].min(initial=np.inf)
+    return float(max(unlocked_s, state.decided_s + max(MOVES * state.decided_s, NEAR_MOVES_S)))
 
 
 def _leave_nodes(state: State) -> None:
@@ -135,7 +141,7 @@ def _decide(state: State, active: Ints) -> None:
         assignment[rows] = plan.assignment
         owner[state.nodes.usable] = np.append(rows, -1)[plan.owner]
         _apply(state, able, assignment[able], owner)
-    state.next_decision_s = state.now_s + max(DECISIONS * state.now_s, NEAR_DECISIONS_S)
+    state.decided_s, state.next_decision_s = state.now_s, state.now_s + max(DECISIONS * state.now_s, NEAR_DECISIONS_S)
 
 
 def _fill(state: State, active: Ints) -> None:
@@ -228,5 +234,5 @@ def _next_s(state: State) -> float:
     ends_s = state.ends_s(np.flatnonzero(state.held >= 0)).min(initial=np.inf)
     event_s = min(came_s, ends_s, state.nodes.next_s, state.closures.next_s(state.now_s)) - state.now_s
     decision_s = max(state.next_decision_s - state.now_s, state.rounds.round_s)
-    longest_s = decision_s if state.due else np.inf
+    longest_s = min(decision_s if state.due else np.inf, max(state.moves_s - state.now_s, state.rounds.round_s))
     return float(state.now_s + max(least_s, min(event_s, longest_s, HORIZON_S)))

@@ -49,7 +49,9 @@ class State:
     team: Ints = field(init=False)
     demand: Floats = field(init=False)
     served_s: float = 0.0
+    decided_s: float = 0.0
     next_decision_s: float = 0.0
+    moves_s: float = np.inf
     shares_since_s: float = 0.0
     changed: bool = False
     looked_s: float = 0.0

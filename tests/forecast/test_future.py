@@ -5,9 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from allocation.decision import Decision
 from allocation.policies import POLICIES, REGISTRY
 from allocation.policies.fifo import fifo
 from allocation.policies.srtf import srtf
+from allocation.problem import Problem
 from allocation.quota_lending import TypeQuotas
 from allocation.quotas import Quotas
 from allocation.rounds.windows import Stays, Windows
@@ -157,6 +159,21 @@ def test_a_job_that_runs_grows_although_nobody_waits_once_its_restart_pays_or_it
     rounds = Rounds(registered.policy, 60.0, min_run_s=1800.0, settled=registered.settled)
     finish_s = play(present, as_told(present), rounds).finish_s
     assert 10.5 * HOUR_S < finish_s[0] < 14 * HOUR_S
+
+
+def test_few_decisions_are_made_where_a_job_that_runs_might_be_moved_but_is_not() -> None:
+    """Over 40 h, in which a job that waited would have some 30: forecasts have seconds for all their draws."""
+    decided = []
+
+    def stays(problem: Problem) -> Decision:
+        decided.append(problem)
+        return Decision.of_assignment(problem.held, prices=[0])
+
+    present = present_of([40 * HOUR_S], running=[0])
+    columns = {"held_s": np.zeros(1), "unlock_s": np.zeros(1), "rate": np.array([[1.0, 2.0, 4.0]])}
+    present = replace(present, problem=replace(present.problem, **columns))
+    assert play(present, as_told(present), Rounds(stays, 60.0)).finish_s == pytest.approx([40 * HOUR_S])
+    assert 5 <= len(decided) <= 12
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
