@@ -59,10 +59,11 @@ def test_turns_without_a_job_ask_the_database_little(
     lab: Lab, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
     lab.node("n1", gpus=4)
-    for _ in range(2):
-        assert engine_turn("lab", lab.now)
-        assert round_turn("lab", lab.now)
-    with django_assert_max_num_queries(50):
-        engine_turn("lab", lab.now)
-    with django_assert_max_num_queries(15):
-        round_turn("lab", lab.now)
+    with lab.clock_stopped():  # or a round may be due again
+        for _ in range(2):
+            assert engine_turn("lab", lab.now)
+            assert round_turn("lab", lab.now)
+        with django_assert_max_num_queries(50):
+            engine_turn("lab", lab.now)
+        with django_assert_max_num_queries(15):
+            round_turn("lab", lab.now)
