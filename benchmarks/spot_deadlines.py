@@ -35,7 +35,7 @@ SPOT, GPUS = 9, 4
 POLICIES, SEEDS = ("motley", "srtf"), (0, 1, 2)
 STABLE_UP_S = 90 * 24 * 3600.0
 PRICES = (3.0, 1.0)
-"""Of a GPU-hour on stable and on spot nodes."""
+"""Price of a GPU-hour on stable and on spot nodes."""
 CHECKPOINT_S, RESTART_S = 1800.0, 60.0
 PLACEMENTS: Mapping[str, Mapping[str, bool]] = {
     "tight alone": {"losses": False, "deadlines": False, "prices": False},

@@ -83,7 +83,7 @@ class Rounds:
     strict: bool = False
     """Whether jobs are served in the order of submission, and the first that does not fit stops the queue."""
     settled: bool = False
-    """Whether jobs that run stay where they are until a job comes or ends, a node changes or a lock has ended."""
+    """Whether running jobs stay where they are until a job arrives or ends, a node changes, or a lock expires."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -87,7 +87,7 @@ class Registered:
 
     @property
     def settled(self) -> bool:
-        """Whether jobs that run stay where they are until a job comes or ends, a node changes or a lock has ended."""
+        """Whether running jobs stay where they are until a job arrives or ends, a node changes, or a lock expires."""
         return self.preempts is Preempts.NEVER or (self.timeless and self.preempts is not Preempts.IN_TURNS)
 
 

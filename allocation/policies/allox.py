@@ -35,9 +35,9 @@ from allocation.types import Bools, Floats, Ints
 MOST_CELLS = 4_000_000
 """Most entries of the matching's cost matrix; beyond it, later positions and then the youngest jobs are left out."""
 STEPS_PER_S = 1e9
-"""Jobs, squared, times places that are matched in a second; half of what a slow core does."""
+"""Square of the jobs times the places, of a matching that takes a second: half of what a slow core does."""
 LEAST_S = 0.1
-"""Seconds of a matching for which there is always time; forecasts give a decision less."""
+"""Shortest time, in seconds, that a matching is sized for; a decision of a forecast has less."""
 NEVER_S = 1e12
 
 
@@ -133,7 +133,7 @@ def _with_status(decision: Decision, jobs: int, gpus: int, *, limit_s: float) ->
 
 
 def _size(jobs: int, gpus: int, *, limit_s: float) -> tuple[int, int]:
-    """How many of so many jobs are matched, no more than there are places, and the places on each GPU."""
+    """Number of jobs to match, at most one for each place, and the number of places on each GPU."""
     steps, gpus = STEPS_PER_S * maximum(limit_s, LEAST_S), max(gpus, 1)
     m = int(min(jobs, sqrt(MOST_CELLS), MOST_CELLS / gpus, cbrt(steps), sqrt(steps / gpus)))
     each = max(m, 1) * gpus
@@ -142,7 +142,7 @@ def _size(jobs: int, gpus: int, *, limit_s: float) -> tuple[int, int]:
 
 
 def _first_ones_first(place: Ints, gpu: Ints) -> Ints:
-    """The order of matches by their place from the end: the first on each GPU before all others."""
+    """Order of the matches by start: the first job on each GPU before all others."""
     turn = lexsort((arange(len(gpu)), -place, gpu))
     later = diff(gpu[turn], prepend=-1) == 0
     order: Ints = turn[lexsort((-place[turn], later))]
@@ -150,7 +150,7 @@ def _first_ones_first(place: Ints, gpu: Ints) -> Ints:
 
 
 def _oldest_first(turn: Ints, work: Floats) -> Ints:
-    """The same jobs in this order, but for those of equal work, of which the oldest have the first places."""
+    """The same order, with jobs of equal work exchanged so that the oldest starts first."""
     kind = unique(work[turn], axis=0, return_inverse=True)[1].ravel()
     jobs = zeros_like(turn)
     jobs[argsort(kind, kind="stable")] = turn[lexsort((turn, kind))]

@@ -290,8 +290,7 @@ def _occupants(rows: InputRows, snapshot: Snapshot, plan: Plan, starting: Collec
     An attempt that stops, or that the plan stops, holds what it has until it is gone.
     """
     place, curves = {node.id: index for index, node in enumerate(rows.nodes)}, rows.cpu_curves or {}
-    unreadable = (found.row for found in rows.unreadable.values())
-    jobs = {str(job.id): job for job in (*unreadable, *rows.jobs)}
+    jobs = {str(pk): job for pk, job in rows.jobs_of_attempts.items()}
     owner = {gpu: row for gpu, row in zip(snapshot.gpus, plan.owner.tolist(), strict=True) if row >= 0}
     planned, others = defaultdict[int, Counter[int]](Counter), defaultdict[int, Counter[int]](Counter)
     for gpu in rows.gpus:

@@ -18,7 +18,7 @@ class ForecastJudgement(TypedDict):
 
 
 class TeamForecast(TypedDict):
-    """How accurate forecasts were for one team's jobs."""
+    """Accuracy of the forecasts for the jobs of one team."""
 
     outcomes: int
     too_few: bool
@@ -52,7 +52,7 @@ class DeadlineAccuracy(TypedDict):
 
 
 class DurationJudgement(TypedDict):
-    """How accurate durations of one source were."""
+    """Accuracy of the durations from one source."""
 
     moment: str
     basis: str
@@ -83,7 +83,7 @@ class ModelComparison(TypedDict):
 
 
 class DurationModel(TypedDict):
-    """The model of durations, and how it was compared."""
+    """The fitted model of durations, beside what it was compared with."""
 
     fitted_at: str
     jobs: int

@@ -26,7 +26,7 @@ class Engine(TypedDict):
 
 
 class NodesForecast(TypedDict):
-    """Nodes that are expected to be in use some hours from now."""
+    """Nodes expected to be in use at a time in the coming hours."""
 
     hours: float
     nodes: float

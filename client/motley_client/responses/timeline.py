@@ -1,4 +1,4 @@
-"""What ran on GPUs, what is expected to run, outages, windows, prices."""
+"""The timeline: what ran on the GPUs and what is expected to run, with outages, windows and prices."""
 
 from typing import TypedDict
 
@@ -28,7 +28,7 @@ class TimelineRun(TypedDict):
 
 
 class ExpectedRun(TypedDict):
-    """When a job is expected to start and end; None as its start: it runs."""
+    """Expected start and end of a job; the start is None if it is running."""
 
     job: TimelineJob | None
     gpu_type: str

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
+from functools import cached_property
 from typing import NamedTuple
 from uuid import UUID
 
@@ -190,7 +191,7 @@ class InputRows:
             self, jobs=[job for job in self.jobs if job.id not in jobs], left_out={**self.left_out, **left_out}
         )
 
-    @property
+    @cached_property
     def jobs_of_attempts(self) -> dict[UUID, JobRow]:
         """The jobs of all attempts, those that are not decided on among them."""
         unreadable = {key: job.row for key, job in self.unreadable.items()}
